@@ -91,10 +91,10 @@ func (l *looker) ask() ([]*dto.MetricFamily, error) {
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &wrong, time.Second
 	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("vgpuctl metrics: %w: %s", err, strings.TrimSpace(wrong.String()))
+		err = fmt.Errorf("vgpuctl metrics: %w: %s", err, strings.TrimSpace(wrong.kept.String()))
 	}
 	var node metrics.Node
-	if problem := json.Unmarshal(said.Bytes(), &node); problem != nil {
+	if problem := json.Unmarshal(said.kept.Bytes(), &node); problem != nil {
 		if err == nil {
 			err = fmt.Errorf("read what vgpuctl metrics prints: %w", problem)
 		}
@@ -104,13 +104,13 @@ func (l *looker) ask() ([]*dto.MetricFamily, error) {
 	return families, errors.Join(err, problem)
 }
 
-// limited keeps what has room.
+// limited keeps what has room. The buffer is not embedded: os/exec would use its ReadFrom, which goes around Write.
 type limited struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	most int
 }
 
 func (l *limited) Write(text []byte) (int, error) {
-	l.Buffer.Write(text[:min(len(text), l.most-l.Len())])
+	l.kept.Write(text[:min(len(text), l.most-l.kept.Len())])
 	return len(text), nil
 }

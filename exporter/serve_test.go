@@ -201,6 +201,14 @@ func TestItPrintsAndSaysTheExitCode(t *testing.T) {
 	}
 }
 
+// However much a vgpuctl says, the exporter keeps a part.
+func TestOfAFailureTheBeginningIsKept(t *testing.T) {
+	l, _ := played(t, `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`)
+	if _, err := l.look(); err == nil || strings.Count(err.Error(), "x") < 4<<10 || len(err.Error()) > 5<<10 {
+		t.Errorf("it says %.200v", err)
+	}
+}
+
 // A driver that hangs holds one vgpuctl, and whoever asks hears of it.
 func TestALookThatHangsIsOne(t *testing.T) {
 	l, starts := played(t, "exit 1")

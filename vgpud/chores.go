@@ -208,7 +208,7 @@ func (r *running) do() error {
 		err = errors.Join(errors.New("it took too long"), <-ended)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(says.Bytes()))
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(says.kept.Bytes()))
 	}
 	return nil
 }
@@ -229,10 +229,10 @@ func (r *running) note(err error) {
 	r.says = says
 }
 
-// firstWords keeps the first words that a command says.
-type firstWords struct{ bytes.Buffer }
+// firstWords keeps the first words that a command says. The buffer is not embedded: os/exec would use its ReadFrom, which goes around Write.
+type firstWords struct{ kept bytes.Buffer }
 
 func (t *firstWords) Write(text []byte) (int, error) {
-	t.Buffer.Write(text[:min(len(text), mostWords-t.Len())])
+	t.kept.Write(text[:min(len(text), mostWords-t.kept.Len())])
 	return len(text), nil
 }

@@ -135,6 +135,16 @@ func TestAChoreThatHangsIsEnded(t *testing.T) {
 	}
 }
 
+func TestOfAFailureTheLogHasTheBeginning(t *testing.T) {
+	d := withCommands(t, `head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`)
+	d.begin("HURRY=1")
+	d.hold(7, aSlice(7))
+	d.await("a failure", func() bool { return strings.Contains(d.said(), strings.Repeat("x", mostWords)) })
+	if strings.Contains(d.said(), strings.Repeat("x", mostWords+1)) {
+		t.Error("the log has more of a command's words than it should")
+	}
+}
+
 // The end of a job has its leftovers looked for at once.
 func TestAnAuditComesAfterEachJob(t *testing.T) {
 	d := withCommands(t, "")
