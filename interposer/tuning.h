@@ -105,7 +105,7 @@
 /* How often it is looked for processes that have ended, unless a refusal is near. From: chosen. Wrong,
  * small: calls get slower; large: what an ended process held counts for longer. */
 #define VGPU_SWEEP_EVERY_NS 100000000u
-/* How long a charge waits for the contexts of others to be measured, and how often it looks. From: an
+/* How long a charge waits for contexts to be measured, and how often it looks at those of others. From: an
  * H200, some tenths of a second. Wrong, small: a process is refused what it has a moment later; large: a
  * killed one holds others up for it. */
 #define VGPU_MEASURED_SOON_NS 2000000000u

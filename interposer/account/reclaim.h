@@ -16,7 +16,7 @@
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 /* Gives back what of the device's memory this process holds unused. The account knows nobody above it: which
- * there are is filled in where the program is linked (pools/reclaimers.c); NULL ends the list. */
+ * there are is filled in where the program is linked (context/reclaimers.c); NULL ends the list. */
 typedef void vgpu_reclaimer(struct vgpu_process *p, uint32_t device);
 extern vgpu_reclaimer *const vgpu_reclaimers[];
 

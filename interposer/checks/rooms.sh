@@ -13,7 +13,7 @@ rooms="base api process channels account driver gate memory route pools context 
 # Addresses that are filled in where the library is linked: FILE:SYMBOLS and why, the one kind of arrow that may go up.
 export TABLES="route/lookup.c:vgpu_wrap_ what a name is answered with: every row of api/*.def names its wrapper
 route/route.c:vgpu_dl what the names dlsym and dlvsym are answered with
-account/reclaim.c:vgpu_reclaimers whom the account asks for room before it refuses: pools/reclaimers.c says"
+account/reclaim.c:vgpu_reclaimers whom the account asks for room before it refuses: context/reclaimers.c says"
 
 objects=$(dirname "$library")/interposer
 [ -d "$objects" ] || objects=$(dirname "$library")/../interposer

@@ -351,6 +351,7 @@ bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes,
 
 	/* It stays charged with what contexts may take until that can be asked. */
 	if (later) {
+		SET(vgpu_overheads(p)->of[device].measured_bytes, UINT64_MAX);
 		SET(p->overhead_due_ns, 0);
 		SET(p->overhead_pending, 1);
 	}
@@ -358,4 +359,19 @@ bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes,
 	*cost_bytes =
 		measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : vgpu_minus(measured, others);
 	return fits;
+}
+
+void vgpu_overhead_await(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
+	uint64_t since = vgpu_now_ns(), more;
+
+	while (GET(overhead->measured_bytes) == UINT64_MAX) {
+		bool comes = vgpu_report_is_coming(p) && vgpu_now_ns() - since < VGPU_MEASURED_SOON_NS;
+
+		settle_quietly(p, device, false, true, &more);
+		SET(overhead->read_ns, 0); /* free memory was not looked at */
+		if (!comes)
+			break;
+	}
 }

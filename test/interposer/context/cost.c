@@ -262,6 +262,48 @@ static void a_library_that_makes_a_context_while_it_is_loaded(void)
 	CHECK_IS(used(), 100 * MIB);
 }
 
+static CUcontext loads_late;
+static pthread_t allocates;
+
+static void *allocate_beside(void *argument)
+{
+	CUdeviceptr a;
+
+	(void)argument;
+	CHECK_IS(cuCtxSetCurrent(loads_late), CUDA_SUCCESS);
+	CHECK_IS(cuMemAlloc_v2(&a, 2500 * MIB), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Keeps others from loading NVML for longer than a context or an allocation waits for it. */
+static void keep_nvml_from_loading(void)
+{
+	CUdeviceptr none;
+
+	cuda_begin(0);
+	CHECK_IS(used(), 1024 * MIB);
+	CHECK_IS(cuCtxGetCurrent(&loads_late), CUDA_SUCCESS);
+	/* For looking up the driver's functions others would have to wait as well. */
+	CHECK_IS(cuMemAlloc_v2(&none, 1), CUDA_SUCCESS);
+	CHECK_IS(cuMemFree_v2(none), CUDA_SUCCESS);
+	CHECK_IS(pthread_create(&allocates, NULL, allocate_beside, NULL), 0);
+	usleep(1000000);
+}
+
+static void a_guess_of_what_a_context_costs_refuses_nothing(void)
+{
+	char path[4096], function[32];
+
+	begin_without_cuda(3000, 100);
+	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/constructor.so", getenv("VGPU_TEST_SIM"));
+	snprintf(function, sizeof(function), "%lx", (unsigned long)(uintptr_t)keep_nvml_from_loading);
+	setenv("VGPU_TEST_AT_LOAD", function, 1);
+	CHECK(dlopen(path, RTLD_NOW) != NULL);
+	CHECK_IS(pthread_join(allocates, NULL), 0);
+	CHECK_IS(step.ledger->refusals[0], 0);
+	CHECK_IS(used(), 2600 * MIB);
+}
+
 /* Garbage is not believed, or harms the job that wrote it. */
 static void a_cost_that_is_garbage_harms_only_its_job(void)
 {
@@ -293,6 +335,7 @@ int main(void)
 	CASE(a_context_that_the_driver_refuses_costs_nothing);
 	CASE(a_reset_primary_context_is_charged_again);
 	CASE(a_library_that_makes_a_context_while_it_is_loaded);
+	CASE(a_guess_of_what_a_context_costs_refuses_nothing);
 	CASE(a_cost_that_is_garbage_harms_only_its_job);
 	return summary();
 }

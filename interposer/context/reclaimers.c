@@ -3,6 +3,7 @@
  *
  * Who is asked for room before a charge is refused (account/reclaim.h), in this order. */
 #include "account/reclaim.h"
+#include "context/overhead.h"
 #include "memory/holders.h"
 #include "pools/table.h"
 
@@ -17,4 +18,4 @@ static void unused_pools(struct vgpu_process *p, uint32_t device)
 	vgpu_pools_reclaim(p, (int)device);
 }
 
-vgpu_reclaimer *const vgpu_reclaimers[] = {closed_descriptors, unused_pools, NULL};
+vgpu_reclaimer *const vgpu_reclaimers[] = {vgpu_overhead_await, closed_descriptors, unused_pools, NULL};
