@@ -36,9 +36,9 @@ static inline struct total reserved(uint32_t device, uint32_t step)
 
 		if (bytes == 0)
 			continue;
-		total.of_job = vgpu_account_add(total.of_job, bytes);
+		total.of_job = vgpu_plus(total.of_job, bytes);
 		if (GET(ledger->slot[i].step) == step)
-			total.of_step = vgpu_account_add(total.of_step, bytes);
+			total.of_step = vgpu_plus(total.of_step, bytes);
 	}
 	return total;
 }
@@ -48,13 +48,13 @@ static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t 
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t step = GET(p->step);
-	uint64_t own = vgpu_account_add(GET(vgpu_account(p)->held_bytes[device]),
+	uint64_t own = vgpu_plus(GET(vgpu_account(p)->held_bytes[device]),
 					GET(vgpu_account(p)->may_take_bytes[device]));
-	uint64_t of_job = vgpu_account_add(GET(ledger->used_bytes[device]), besides.of_job);
-	uint64_t of_step = vgpu_account_add(GET(ledger->step[step].used_bytes[device]), besides.of_step);
+	uint64_t of_job = vgpu_plus(GET(ledger->used_bytes[device]), besides.of_job);
+	uint64_t of_step = vgpu_plus(GET(ledger->step[step].used_bytes[device]), besides.of_step);
 
-	of_job = vgpu_account_add(vgpu_larger(of_job, own), bytes);
-	of_step = vgpu_account_add(vgpu_larger(of_step, own), bytes);
+	of_job = vgpu_plus(vgpu_larger(of_job, own), bytes);
+	of_step = vgpu_plus(vgpu_larger(of_step, own), bytes);
 	return of_job <= job_limit(device) && of_step <= step_limit(device);
 }
 
@@ -90,8 +90,8 @@ static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	struct vgpu_ledger_step *step = &ledger->step[p->step];
 
 	SET(ledger->slot[p->slot].used_bytes[device], GET(vgpu_account(p)->held_bytes[device]));
-	SET(ledger->used_bytes[device], vgpu_account_add(GET(ledger->used_bytes[device]), bytes));
-	SET(step->used_bytes[device], vgpu_account_add(GET(step->used_bytes[device]), bytes));
+	SET(ledger->used_bytes[device], vgpu_plus(GET(ledger->used_bytes[device]), bytes));
+	SET(step->used_bytes[device], vgpu_plus(GET(step->used_bytes[device]), bytes));
 	vgpu_account_peaks(p, device);
 }
 
@@ -172,8 +172,8 @@ static VGPU_SELDOM void count_refusal(struct vgpu_process *p, uint32_t device)
 	uint64_t *of_step = &vgpu_pages.ledger->step[p->step].refusals[device];
 	uint64_t *of_job = &vgpu_pages.ledger->refusals[device];
 
-	SET(*of_job, vgpu_account_add(GET(*of_job), 1));
-	SET(*of_step, vgpu_account_add(GET(*of_step), 1));
+	SET(*of_job, vgpu_plus(GET(*of_job), 1));
+	SET(*of_step, vgpu_plus(GET(*of_step), 1));
 }
 
 static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)

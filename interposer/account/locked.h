@@ -52,11 +52,6 @@ void vgpu_account_peaks(struct vgpu_process *p, uint32_t device);
 /* Makes all sums again from the slots. */
 void vgpu_account_recount(void);
 
-static inline uint64_t vgpu_account_add(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const struct vgpu_ledger_slot *slot)
 {
 	return GET(slot->state) == 1 && GET(slot->pid) == p->pid &&

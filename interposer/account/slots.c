@@ -4,6 +4,7 @@
  * The process's slot and the sums over all slots. All of it under both locks. */
 #include "account/locked.h"
 
+#include "base/arithmetic.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 
@@ -31,8 +32,8 @@ static void recount_device(uint32_t device, const uint16_t *live, uint32_t count
 
 		if (step >= VGPU_MAX_STEPS)
 			continue;
-		of_job = vgpu_account_add(of_job, used);
-		of_step[step] = vgpu_account_add(of_step[step], used);
+		of_job = vgpu_plus(of_job, used);
+		of_step[step] = vgpu_plus(of_step[step], used);
 	}
 	SET(ledger->used_bytes[device], of_job);
 	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {

@@ -17,6 +17,13 @@ static inline uint64_t vgpu_smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static inline uint64_t vgpu_plus(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
 static inline uint64_t vgpu_minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;

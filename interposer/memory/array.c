@@ -105,7 +105,7 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t le
 	for (uint32_t level = 0; level == 0 || (level < levels && level < 32); level++) {
 		uint64_t more = level_bytes(shape, level);
 
-		bytes = bytes > UINT64_MAX - more ? UINT64_MAX : bytes + more;
+		bytes = vgpu_plus(bytes, more);
 	}
 	return bytes;
 }
