@@ -198,7 +198,6 @@ func decodeLimits(data []byte) (Limits, error) {
 	return limits, nil
 }
 
-// gatedFlag is for the whole page, so that a program in which the library holds no cap looks at one word.
 // decodePage takes what a page has; where it was made by a build that knew less, the rest is zero.
 func decodePage(data []byte, least int, page any) error {
 	if len(data) < least {
@@ -213,6 +212,7 @@ func decodePage(data []byte, least int, page any) error {
 	return nil
 }
 
+// gatedFlag is for the whole page, so that a program in which the library holds no cap looks at one word.
 func gatedFlag(devices []LimitsDevice) uint32 {
 	if slices.ContainsFunc(devices, func(d LimitsDevice) bool { return d.Gated }) {
 		return Gated
