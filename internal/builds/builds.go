@@ -156,7 +156,7 @@ func (b build) whole(copied, library string) error {
 	if err != nil {
 		return err
 	}
-	if needs == 0 || int64(needs) > ledger.Bytes() {
+	if int64(needs) != ledger.Bytes() {
 		return fmt.Errorf("%w: %s needs ledgers of %d bytes, and this program makes them of %d", ErrMixed, library, needs, ledger.Bytes())
 	}
 	return nil

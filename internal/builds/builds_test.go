@@ -119,6 +119,7 @@ func TestFilesOfSeveralBuildsAreNotKept(t *testing.T) {
 	for what, source := range map[string]string{
 		"a library that does not say":         "",
 		"a library that needs longer ledgers": fmt.Sprintf("unsigned v __attribute__((used, section(\".slurm_vgpu.layout\"))) = %d;", ledger.Bytes()+8),
+		"a library of shorter ledgers":        fmt.Sprintf("unsigned v __attribute__((used, section(\".slurm_vgpu.layout\"))) = %d;", ledger.Bytes()-ledger.FigureBytes),
 		"a library with too much to say":      "unsigned v[2] __attribute__((used, section(\".slurm_vgpu.layout\"))) = {5, 5};",
 	} {
 		t.Run(what, func(t *testing.T) {
