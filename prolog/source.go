@@ -30,8 +30,6 @@ type source interface {
 	// Back is called when the job is in Slurm's queue again, Stayed when it could not be put there.
 	Back(ctx context.Context, told slurm.Job)
 	Stayed(ctx context.Context) error
-	// Wake tells jobs that wait for this node of what has become free.
-	Wake(ctx context.Context) error
 }
 
 func (p *prolog) sourceOf() source {
@@ -40,7 +38,12 @@ func (p *prolog) sourceOf() source {
 		rules.SlicesPerGPU = config.MaxSlicesPerGPU // Slurm counts slices by node
 		return slurmPicks{rules}
 	}
-	return &queue.Own{Waker: queue.Waker{Config: p.cfg, Node: p.node, Store: p.store, Controller: p.controller, Log: p.log}, Slurm: p.controller, Job: p.job.id, Rules: rules}
+	return &queue.Own{Waker: p.waker(), Slurm: p.controller, Job: p.job.id, Rules: rules}
+}
+
+// waker is not of the source: whatever became of this job, others may wait.
+func (p *prolog) waker() queue.Waker {
+	return queue.Waker{Config: p.cfg, Node: p.node, Store: p.store, Controller: p.controller, Log: p.log}
 }
 
 // slurmPicks: the want names the GPUs that Slurm picked, and it is Slurm that decides who goes first. Where one has no room, Slurm's counts and the
@@ -61,7 +64,6 @@ func (slurmPicks) Waits() bool                     { return false }
 func (slurmPicks) Refused()                        {}
 func (slurmPicks) Back(context.Context, slurm.Job) {}
 func (slurmPicks) Stayed(context.Context) error    { return nil }
-func (slurmPicks) Wake(context.Context) error      { return nil }
 
 // noRoom decides about a job that fits no GPU now. A batch job may wait for one; another one is told what would fit.
 func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, refusal *place.Refusal, told slurm.Job) error {

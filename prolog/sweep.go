@@ -32,7 +32,7 @@ func (p *prolog) sweep(ctx context.Context) {
 			"marks", swept.Marks, "temporary_files", swept.Temporaries, "in_doubt", swept.Left)
 	}
 	if swept.Looked { // an epilog that was killed told nobody
-		if err := p.gpus.Wake(limited); err != nil {
+		if err := p.waker().Wake(limited); err != nil {
 			p.log.Warn("jobs that wait for room may not know of it yet", "reason", err)
 		}
 	}
