@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -63,8 +64,9 @@ type CommentSlice struct {
 	Curve   string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
 }
 
-// shown are the fields of a CommentSlice, and inText the same struct with the names that they have in the text.
-var shown, inText = func() (fields []reflect.StructField, same reflect.Type) {
+// inText has the fields of a CommentSlice, and the same struct with the names that they have in the text. It is made when it is first
+// asked for: each prolog and epilog has this package, and seldom a text.
+var inText = sync.OnceValues(func() (fields []reflect.StructField, same reflect.Type) {
 	var named []reflect.StructField
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[CommentSlice]()) {
 		if f.Anonymous {
@@ -78,11 +80,12 @@ var shown, inText = func() (fields []reflect.StructField, same reflect.Type) {
 		named = append(named, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
 	}
 	return fields, reflect.StructOf(named)
-}()
+})
 
 // MarshalJSON is for the text.
 func (s CommentSlice) MarshalJSON() ([]byte, error) {
-	text, slice := reflect.New(inText).Elem(), reflect.ValueOf(s)
+	shown, same := inText()
+	text, slice := reflect.New(same).Elem(), reflect.ValueOf(s)
 	for i, f := range shown {
 		text.Field(i).Set(slice.FieldByIndex(f.Index))
 	}
@@ -92,7 +95,8 @@ func (s CommentSlice) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON is its reverse.
 func (s *CommentSlice) UnmarshalJSON(data []byte) error {
-	text, slice := reflect.New(inText), reflect.ValueOf(s).Elem()
+	shown, same := inText()
+	text, slice := reflect.New(same), reflect.ValueOf(s).Elem()
 	if err := json.Unmarshal(data, text.Interface()); err != nil {
 		return err
 	}
