@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -174,13 +173,8 @@ func moveAside(path string, now time.Time) (string, error) {
 
 // sweepTemporaries removes what writers left that were killed. Only the holder of the lock may.
 func sweepTemporaries(path string) {
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), "."+filepath.Base(path)) {
-			os.Remove(filepath.Join(filepath.Dir(path), entry.Name()))
-		}
+	always := func(time.Time) bool { return true }
+	for _, left := range trusted.Temporaries(filepath.Dir(path), always, func(name string) bool { return name == filepath.Base(path) }) {
+		os.Remove(left)
 	}
 }
