@@ -307,7 +307,8 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 	}
 	if err := p.requeue(ctx, g, *told); err != nil {
 		p.log.Error("the job fails instead of going back into the queue", "reason", err)
-		return p.gpus.Stayed(ctx)
+		p.gpus.Stayed(ctx)
+		return nil
 	}
 	crashpoint.At("prolog/requeued")
 	p.log.Info("job requeued", "restart", g.Restart)

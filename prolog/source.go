@@ -29,7 +29,7 @@ type source interface {
 	Refused()
 	// Back is called when the job is in Slurm's queue again, Stayed when it could not be put there.
 	Back(ctx context.Context, told slurm.Job)
-	Stayed(ctx context.Context) error
+	Stayed(ctx context.Context)
 }
 
 func (p *prolog) sourceOf() source {
@@ -63,7 +63,7 @@ func (slurmPicks) NoRoom(context.Context, grant.Grant, place.Want, device.Invent
 func (slurmPicks) Waits() bool                     { return false }
 func (slurmPicks) Refused()                        {}
 func (slurmPicks) Back(context.Context, slurm.Job) {}
-func (slurmPicks) Stayed(context.Context) error    { return nil }
+func (slurmPicks) Stayed(context.Context)          {}
 
 // noRoom decides about a job that fits no GPU now. A batch job may wait for one; another one is told what would fit.
 func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, refusal *place.Refusal, told slurm.Job) error {

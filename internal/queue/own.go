@@ -117,21 +117,13 @@ func (o *Own) Refused() {
 }
 
 // Stayed takes it off again: it was not put back.
-func (o *Own) Stayed(ctx context.Context) error {
+func (o *Own) Stayed(ctx context.Context) {
 	if o.wait == nil {
-		return nil
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	tx, err := o.Store.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer tx.End()
-	if err := Write(o.Config.Spool(), o.jobs().Without(o.Job)); err != nil {
+	if err := o.change(ctx, func(_ *state.Tx, jobs Jobs) Jobs { return jobs.Without(o.Job) }); err != nil {
 		o.Log.Error("the job stays among those that wait until it has ended", "reason", err)
 	}
-	return tx.Commit()
 }
 
 // Back tells the controller, after the job was requeued, when and where it may start again. Without that it comes
