@@ -187,7 +187,7 @@ func readHead(path string, most int) ([]byte, *heldNow, error) {
 	}
 	defer unix.Close(fd)
 	data, slotsAt, err := readBefore(fd, path, most)
-	if err != nil || len(data) < totalsBytes {
+	if err != nil || len(data) < most {
 		return data, nil, err
 	}
 	return data, readHeld(fd, slotsAt, binary.LittleEndian.Uint32(data[highAt:])), nil
@@ -197,30 +197,33 @@ func readHead(path string, most int) ([]byte, *heldNow, error) {
 // have more figures or fewer: those that it has not are zero.
 func readBefore(fd int, path string, most int) (data []byte, slotsAt int64, err error) {
 	data, err = readBounded(fd, path, most)
-	if err != nil || len(data) < totalsBytes {
+	if err != nil || len(data) < most {
 		return data, 0, err
 	}
 	size := binary.LittleEndian.Uint32(data[sizeAt:])
 	count := FirstFigures + int(size-min(size, LedgerLeast))/FigureBytes
-	if count == Figures {
-		return data, int64(headBytes), nil
-	}
 	if count > maxFigures {
 		return nil, 0, fmt.Errorf("%s: %w: it says that it has %d bytes", path, ErrLayout, size)
 	}
 	more := (count - Figures) * figureBytes // of the job, and of each step
-	all := make([]byte, headBytes+more*(1+MaxSteps))
+	slotsAt = int64(headBytes + more*(1+MaxSteps))
+	if count == Figures {
+		return data, slotsAt, nil
+	}
+	figures := min(count, Figures) * figureBytes
+	clear(data[figuresAt+figures:])
+	if most == totalsBytes {
+		return data, slotsAt, nil
+	}
+	all := make([]byte, slotsAt)
 	if n, err := unix.Pread(fd, all, 0); err != nil || n < len(all) {
 		return nil, 0, fmt.Errorf("%s: %w: %d bytes, want at least %d: %v", path, ErrLayout, n, len(all), err)
 	}
-	data = make([]byte, headBytes)
-	figures := min(count, Figures) * figureBytes
-	copy(data, all[:figuresAt+figures])
 	for step := range MaxSteps {
 		from, to := totalsBytes+more+step*(stepBytes+more), totalsBytes+step*stepBytes
 		copy(data[to:], all[from:from+stepFiguresAt+figures])
 	}
-	return data[:most], int64(len(all)), nil
+	return data, slotsAt, nil
 }
 
 // openPage opens a page that a user owns.

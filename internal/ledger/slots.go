@@ -27,7 +27,7 @@ func ReadSlots(path string, job uint32, devices int) ([]Slot, error) {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	defer unix.Close(fd)
-	head, slotsAt, err := readBefore(fd, path, headBytes)
+	head, slotsAt, err := readBefore(fd, path, totalsBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
@@ -48,7 +48,7 @@ func decodeSlots(head, data []byte, job uint32, devices int) (slots []Slot, err 
 	if len(data) < MaxProcs*slotBytes {
 		return nil, fmt.Errorf("%w: its slots have %d bytes, want %d", ErrLayout, len(data), MaxProcs*slotBytes)
 	}
-	if _, err := decode(head, job, Bounds{}, nil); err != nil {
+	if _, err := decodeTotals(head, job, &Bounds{}, nil); err != nil {
 		return nil, err
 	}
 	for _, raw := range slotsOf(data) {
