@@ -239,6 +239,7 @@ _Static_assert(offsetof(struct vgpu_ledger, context_bytes) + 8 * VGPU_MAX_DEVICE
 		       VGPU_LEDGER_LEAST + (VGPU_FIGURES - VGPU_FIRST_FIGURES) * VGPU_FIGURE_BYTES,
 	       "ledger layout");
 _Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "groups layout");
+_Static_assert(sizeof(struct vgpu_time_device) == 64, "time layout of a device");
 _Static_assert(offsetof(struct vgpu_time, device) + 16 * 64 == VGPU_TIME_LEAST, "time layout");
 /* What comes behind context_bytes is no figure. */
 _Static_assert(sizeof(struct vgpu_ledger) - offsetof(struct vgpu_ledger, context_bytes) < VGPU_FIGURE_BYTES,
