@@ -157,6 +157,17 @@ func TestNoPackageForAnUnknownSlurm(t *testing.T) {
 	}
 }
 
+// A library that defines a name of a newer C library does not need that one: on EL8 its package was refused.
+func TestAPackageAsksForWhatItsProgramsNeed(t *testing.T) {
+	if _, err := os.Stat("../build/libslurm-vgpu.so"); err != nil {
+		t.Skip("not built")
+	}
+	out, err := exec.Command("bash", "-c", `eval "$(sed -n '/^glibc() {/,/^}/p' packages/build.sh)"; glibc ../build/libslurm-vgpu.so`).Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "2.17" {
+		t.Errorf("the library alone asks for glibc %q: %v", got, err)
+	}
+}
+
 func TestOlderPackagesDoNotStay(t *testing.T) {
 	out := t.TempDir()
 	older := filepath.Join(out, "slurm-vgpu-plugin-smd99.11_0.0.1-1_amd64.deb")

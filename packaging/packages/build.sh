@@ -35,9 +35,9 @@ SLURM=$(printf '%d.%02d' "0x${number:0:2}" "0x${number:2:2}")
 SLURM_NEXT=$(printf '%d.%02d' "0x${number:0:2}" $((0x${number:2:2} + 1)))
 export SLURM SLURM_NEXT
 
-# glibc FILE…: the newest version of the C library that one of them asks for.
+# glibc FILE…: the newest version of the C library that one of them asks for. The interposer defines names of newer ones.
 glibc() {
-	objdump -T "$@" | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -uV | tail -1
+	objdump -T "$@" | grep -F '*UND*' | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -uV | tail -1
 }
 
 work=$(mktemp -d)

@@ -74,6 +74,19 @@ the_plugin_goes_with_its_slurm() {
 	[[ $(dpkg-deb -f "$plugin" Provides) == slurm-spank-vgpu && $(dpkg-deb -f "$plugin" Conflicts) == slurm-spank-vgpu ]]
 }
 
+# Where the C library is older dpkg and rpm refuse the package, and no program fails to start.
+they_ask_for_the_c_library_of_their_programs() {
+	local deb rpm newest
+	for deb in "$main" "$plugin"; do
+		rm -rf "$work/programs"
+		dpkg -x "$deb" "$work/programs"
+		newest=$({ find "$work/programs" -type f -exec objdump -T {} + 2>/dev/null || true; } | grep -F '*UND*' | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -uV | tail -n 1)
+		[[ -n $newest && $(dpkg-deb -f "$deb" Depends) == *"libc6 (>= $newest)"* ]] || { echo "$deb: $newest: $(dpkg-deb -f "$deb" Depends)"; return 1; }
+		rpm=$([[ $deb == "$main" ]] && echo "$main_rpm" || echo "$plugin_rpm")
+		! command -v rpm >/dev/null || rpm -qp --requires "$rpm" | grep -xF "libc.so.6(GLIBC_$newest)(64bit)" >/dev/null || { echo "$rpm: not $newest"; return 1; }
+	done
+}
+
 a_second_build_gives_the_same_bytes() {
 	git clone -q . "$work/again" || return
 	[[ -z $(git status --porcelain) ]] || { echo "what is not committed cannot be built again"; return 1; }
@@ -113,6 +126,7 @@ check files_are_those_of_make_install
 check nothing_is_writable_by_others
 check the_documents_are_there
 check the_plugin_goes_with_its_slurm
+check they_ask_for_the_c_library_of_their_programs
 check a_second_build_gives_the_same_bytes
 if command -v lintian >/dev/null; then check lintian_finds_no_error; else echo "SKIP lintian_finds_no_error: no lintian"; fi
 if command -v rpm >/dev/null; then check rpm_installs_and_verifies; else echo "SKIP rpm_installs_and_verifies: no rpm"; fi
