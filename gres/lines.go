@@ -102,9 +102,9 @@ NodeName=%[1]s Name=gpucores Count=%[6]d Flags=CountOnly
 }
 
 func printSlurmConf(out io.Writer, n node) {
-	types, gpus, refuse := "", "", ""
-	if len(n.config.SlurmGPUs) == 0 {
-		refuse = "# whole_gpus = \"refuse\" in job_submit.lua needs gpu in it as well, or Slurm's commands do not ask the script about --gpus.\n"
+	types, gpus, refuse := "", "", "# whole_gpus = \"refuse\" in job_submit.lua needs gpu in it as well, or Slurm's commands do not ask the script about --gpus.\n"
+	if len(n.config.SlurmGPUs) > 0 {
+		types, refuse = "gpu,", "# slurm_gpus: Name=gpu of gres.conf and gpu:TYPE:N in Gres= are the site's to write, of Slurm's own GPUs.\n"
 	}
 	if n.config.WholeGPUs {
 		types, gpus, refuse = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+",", ""
@@ -135,11 +135,11 @@ JobSubmitPlugins=lua
 
 func printAccounting(out io.Writer, n node) {
 	tres := sitecheck.AccountingTRES
-	if n.config.WholeGPUs {
-		tres = append([]string{"gres/gpu"}, tres...)
-	}
-	if n.by.shards {
+	switch {
+	case n.by.shards:
 		tres = append([]string{"gres/gpu", "gres/shard"}, tres...)
+	case n.config.WholeGPUs, len(n.config.SlurmGPUs) > 0:
+		tres = append([]string{"gres/gpu"}, tres...)
 	}
 	fmt.Fprintf(out, `# What sacct shows. gres/gpuutil belongs to Slurm's own gres/gpumem (23.02 and later) and must be there with it.
 AccountingStorageType=accounting_storage/slurmdbd
