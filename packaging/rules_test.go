@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -34,5 +35,34 @@ func TestAlertsFireForTheirReasons(t *testing.T) {
 	}
 	if out, err := exec.Command(promtool, "test", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The person who is woken finds the way on behind the alert's own link, also where all he has is the package.
+func TestEachAlertHasItsRunbook(t *testing.T) {
+	rules, err := os.ReadFile("prometheus/slurm-vgpu.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runbook, err := os.ReadFile("../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		alert, _, _ := strings.Cut(rule, "\n")
+		named++
+		if !strings.Contains(rule, "docs/alerts.md#"+strings.ToLower(alert)+"'") {
+			t.Errorf("%s has no runbook_url of its own", alert)
+		}
+		_, section, found := strings.Cut(string(runbook), "\n## "+alert+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !found || !strings.Contains(section, "*Well again:*") {
+			t.Errorf("docs/alerts.md does not say of %s what to do, and when it is well again", alert)
+		}
+	}
+	headings := len(regexp.MustCompile(`(?m)^## `).FindAll(runbook, -1))
+	if named < 10 || headings != named {
+		t.Errorf("%d alerts, %d headings", named, headings)
 	}
 }
