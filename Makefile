@@ -67,7 +67,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci generate fmt check demo cluster cluster-down \
-	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
+	fuzz site-report bench soak soak-audit scale fragmentation simulation mutants coverage install installed uninstall packages test-packages clean help FORCE
 
 all: build
 
@@ -207,6 +207,10 @@ fuzz: fuzz-interposer ## every fuzzer for FUZZ_SECONDS, with new seeds; what fai
 		done || exit 1; done
 	@cd gres && lua5.1 vgpu_fuzz.lua $$(date +%s) 200
 
+site-report: ## a text about this node's GPUs, driver and systems, to send in: ARGS="--gpu 1" (root; docs/supported.md)
+	@test/quietly.sh build $(MAKE) --no-print-directory build
+	@$(SUDO) packaging/site-report.sh $(ARGS)
+
 bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench/memory $(BUILD)/test-interposer/bench/launch $(BUILD)/test-spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench
 	@$(SUDO) $(BUILD)/vgpu-bench -only throughput
@@ -246,6 +250,7 @@ INSTALLED = \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres $(BUILD)/vgpud) \
 	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
+	$(call put,0755,$(share),packaging/site-report.sh) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
 	$(call put,0644,$(unitdir),$(wildcard packaging/systemd/*)) \
 	$(call put,0644,$(share)/completions,$(wildcard packaging/completions/*)) \
@@ -267,6 +272,10 @@ INSTALLED = \
 plugindir:
 	@[ -n "$(SLURM_PLUGINDIR)" ] || { echo "no folder of Slurm's plugins is here, so that it is not known for which Slurm to build:" \
 		"install slurm-wlm-basic-plugins (Debian's Slurm), slurm-smd (SchedMD's) or slurm (rpm), or give SLURM_PLUGINDIR=FOLDER" >&2; exit 1; }
+
+# Where install puts things, for tests.
+installed:
+	@printf '%s\n' $(foreach entry,$(INSTALLED),'$(lastword $(subst |, ,$(entry)))')
 
 install: plugindir build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PLUGINDIR
 	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do \

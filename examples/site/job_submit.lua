@@ -7,8 +7,8 @@
 local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")
 vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
 
--- A job without slices is not limited and sees every GPU of its node (SECURITY.md). All nodes of this
--- cluster have GPUs, so such jobs are not taken.
+-- A job without slices has no GPU here (device_files: closed in config.yaml), so that its user forgot to ask. All nodes of
+-- this cluster have GPUs, so such jobs are not taken.
 local function require_slices(job_desc)
 	if tostring(job_desc.gres or ""):find("vgpu", 1, true) then return slurm.SUCCESS end
 	slurm.log_user("%s", "this cluster is for GPU jobs: say how many slices, as in --gres=vgpu:1")
