@@ -54,7 +54,13 @@ func (m *machine) together(d time.Duration) (both, one float64) {
 
 // A job whose kernels wait for each other on two GPUs has its turns there at the same time.
 func TestAJobOfTwoGPUsIsOnTogether(t *testing.T) {
-	m := ofTwo(t, 50, true)
+	for _, elastic := range []bool{true, false} { // a cap takes no turns away here
+		isOnTogether(t, ofTwo(t, 50, elastic))
+	}
+}
+
+func isOnTogether(t *testing.T, m *machine) {
+	t.Helper()
 	m.onTwo(0, 1, 2, 3)
 	m.play(2 * time.Second)
 	both, one := m.together(5 * time.Second)
@@ -67,6 +73,34 @@ func TestAJobOfTwoGPUsIsOnTogether(t *testing.T) {
 	}
 	if m.k.gpus[uuid].plan.Together {
 		t.Error("it takes turns by the clock though it is on all the time elsewhere")
+	}
+}
+
+// A cap holds in turns by the clock as well. One played GPU is both, so that the work on the second one is small.
+func TestACappedJobOfTwoGPUsTakesTurnsWithinItsCap(t *testing.T) {
+	for _, limit := range []int{30, 50} {
+		m := ofTwo(t, limit, false)
+		little := timeslices.Load{Work: 100 * us, Host: 20 * ms}
+		m.gpu.Groups[2].Load, m.gpu.Groups[3].Load = little, little
+		m.onTwo(0, 1, 2, 3)
+		turns := 0
+		shared := func(d time.Duration) {
+			for until := m.gpu.Now + d; m.gpu.Now < until; m.play(ms) {
+				for _, other := range m.k.gpus["GPU-b"].tenants {
+					other.passed = 0 // it needs its turns there
+				}
+				if m.k.gpus[uuid].plan.Together {
+					turns++
+				}
+			}
+		}
+		shared(5 * time.Second)
+		busy, at := m.gpu.Groups[0].Busy, m.gpu.Now
+		shared(20 * time.Second)
+		had := percent(m.gpu.Groups[0].Busy-busy, m.gpu.Now-at)
+		if had > float64(limit)+1 || had < float64(limit)-4 || turns < 20*1000 {
+			t.Errorf("a cap of %d: %.1f, with turns for %d ms", limit, had, turns)
+		}
 	}
 }
 

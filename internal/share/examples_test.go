@@ -27,6 +27,22 @@ func TestASleeperShortensTheOther(t *testing.T) {
 	}
 }
 
+func TestACapEndsTurns(t *testing.T) {
+	for _, c := range []struct {
+		capped, turns int
+		other         time.Duration
+	}{{-1, 2, 100 * ms}, {0, 2, 100 * ms / 3}, {1, 0, 100 * ms / 3}} {
+		tenants := []Tenant{{Share: 40, Groups: 1, Used: .1}, always(30, 1), always(30, 1)}
+		if c.capped >= 0 {
+			tenants[c.capped].Most = tenants[c.capped].Share / 100
+		}
+		var r Rule
+		if p := r.Next(tenants); len(p.Turns) != c.turns || p.TimeSlices[0] != c.other || p.TimeSlices[1] != 2*ms || p.TimeSlices[2] != 2*ms {
+			t.Errorf("a cap of tenant %d: %v", c.capped, p)
+		}
+	}
+}
+
 func TestAllSleepersBearTheCostAlike(t *testing.T) {
 	var r Rule
 	tenants := []Tenant{

@@ -21,6 +21,7 @@ func TestTurnsOfSeveralGPUsComeTogether(t *testing.T) {
 		{[]Tenant{works(.2), works(.5), works(.3)}, []int{1}, []Turn{{1, 0, 250 * ms}, {Others, 0, 250 * ms}}},
 		{[]Tenant{works(.7), works(.3)}, []int{1, 0}, []Turn{{1, 0, 150 * ms}, {0, 0, 350 * ms}}},
 		{[]Tenant{works(.3), {Share: .4}, works(.3)}, []int{0}, []Turn{{0, 0, 250 * ms}, {Others, 0, 250 * ms}}},
+		{[]Tenant{{Share: .375, Most: .3, Groups: 1, Used: .3, Cut: true}, works(.625)}, []int{0}, []Turn{{0, 0, 150 * ms}, {Others, 0, 350 * ms}}},
 	} {
 		var r Rule
 		p := r.Together(c.all, c.first, 2)

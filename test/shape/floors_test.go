@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
-// floors are the packages of internal/. Each imports only from floors above it in this list.
+// floors are the packages of internal/. Each imports only from lower floors, which stand before its own in this list.
 var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
