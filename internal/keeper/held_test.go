@@ -61,6 +61,8 @@ func TestACapIsHeldBesideOthers(t *testing.T) {
 		{"25 beside one without a cap", []job{capped(25, fills), elastic(75, fills)}, []float64{24.5, 0}},
 		{"25 beside one that asks for 16", []job{capped(25, fills), elastic(75, sixth)}, []float64{25, 0}},
 		{"50 beside one that asks for 16", []job{capped(50, fills), elastic(50, sixth)}, []float64{50, 0}},
+		{"30 beside one of 70 that sleeps half of the time", []job{capped(30, fills), capped(70, timeslices.Load{Work: 10 * ms, Host: 10 * ms})}, []float64{30, 49.4}},
+		{"30 without a cap beside the same", []job{elastic(30, fills), capped(70, timeslices.Load{Work: 10 * ms, Host: 10 * ms})}, []float64{53.6, 44.7}},
 		{"two of 25", []job{capped(25, fills), capped(25, fills)}, []float64{25, 25}},
 		{"30 and 50", []job{capped(30, fills), capped(50, fills)}, []float64{30, 50}},
 		{"10 and 25 beside one without a cap", []job{capped(10, fills), capped(25, fills), elastic(65, fills)}, []float64{9.7, 24.3, 0}},

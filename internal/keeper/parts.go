@@ -1,12 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the loop of vgpud: it follows which slices are on the node's GPUs and which of their processes have work there, gives each its
-// weight by the driver's time slices, counts its GPU time, and freezes or kills steps that get around that. The arithmetic is package share's, the driver's
-// calls are package channels'.
-//
-// A tenant is a slice of a GPU whose share is kept, an owner a process with channel groups. An heir is a process with descriptors of an owner that has ended.
-// The scout reads the node beside the loop. A convict is a process with a verdict, whose step is searched and then frozen or killed.
+// Package keeper is the loop of vgpud's worker: it follows slices and processes, keeps their shares of GPU time by the driver's calls, counts this time, and
+// answers processes that get around it. README.md has the order of calls, the files by step, and the words tenant, owner, heir, scout and convict.
 package keeper
 
 import (

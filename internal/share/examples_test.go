@@ -4,6 +4,7 @@
 package share
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -54,6 +55,37 @@ func TestAllSleepersBearTheCostAlike(t *testing.T) {
 	p := r.Next(tenants) // each step was seen in three windows
 	if !isNear(r.alike.round, 3750*us) || !isNear(p.TimeSlices[0], 1225*us) || p.TimeSlices[1] != 100*ms || r.short != 0 {
 		t.Errorf("a round of %v, %v", r.alike.round, p)
+	}
+}
+
+func TestThirtyBesideASleeperOfSeventy(t *testing.T) {
+	if had := Weights([]int{30, 70}); had[0] != 30 || had[1] != 70 {
+		t.Errorf("weights %v", had)
+	}
+	thirty := Tenant{Share: .3, Most: .3, Groups: 1, Used: .3, Cut: true}
+	seventy := Tenant{Share: .7, Most: .7, Groups: 1, Used: .475, Cut: true}
+	var r Rule
+	slicesOf(t, &r, []time.Duration{6 * ms, 14 * ms}, thirty, seventy)
+	seventy.Cut, seventy.Left, seventy.Step, seventy.Pause = false, 1, 10*ms, 10*ms
+	if due, _ := r.dues([]Tenant{thirty, seventy}); math.Abs(due[0]-.3)+math.Abs(due[1]-.475) > 1e-9 {
+		t.Errorf("dues %v", due)
+	}
+	if p := slicesOf(t, &r, []time.Duration{6 * ms, 14 * ms}, thirty, seventy); len(p.Turns) != 0 {
+		t.Errorf("turns %v", p.Turns)
+	}
+	seventy.Used = .4
+	slicesOf(t, &r, []time.Duration{11053 * us, 50 * ms}, thirty, seventy)
+
+	var asks Demand
+	asks.Look(100*ms, 60*ms, 30*ms, .3) // while it is on it could have half of the GPU
+	half := NewDemand(.5)
+	hold := Hold{Share: .3, held: true} // neither credit nor debt
+	parts := Parts([]Rival{{Weight: .3, Wants: asks.Part(), May: hold.May()}, {Weight: .7, Wants: half.Part(), May: 1}})
+	if math.Abs(parts[0]-.6) > 1e-9 || parts[1] != 1 {
+		t.Errorf("parts of a period %v", parts)
+	}
+	if on := hold.Next(parts[0], Period(1, false)); on != 30*ms {
+		t.Errorf("on for %v", on)
 	}
 }
 
