@@ -56,7 +56,7 @@ func TestVgpudHoldsCaps(t *testing.T) {
 	set := "vgpuctl --config " + c.ConfigPath() + " --node n1 set " + job + " --cores "
 	ok(t, root, set+"60")
 	comesTo(t, job, 60, 4)
-	_, worker := vgpuds(t)
+	_, worker := vgpudsToEnd(t)
 	if err := unix.Kill(worker, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

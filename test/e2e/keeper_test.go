@@ -70,6 +70,18 @@ func vgpuds(t *testing.T) (supervisor, worker int) {
 	return supervisor, worker
 }
 
+// vgpudsToEnd waits until both are there: after a worker's end there is none for a moment, and a signal to process 0 is one to the whole test run.
+func vgpudsToEnd(t *testing.T) (supervisor, worker int) {
+	t.Helper()
+	until(t, "a supervisor and a worker of vgpud", 10*time.Second, func() error {
+		if supervisor, worker = vgpuds(t); supervisor == 0 || worker == 0 {
+			return fmt.Errorf("processes %d, %d", supervisor, worker)
+		}
+		return nil
+	})
+	return supervisor, worker
+}
+
 // counted is a job's page of GPU time.
 func counted(t *testing.T, job string) ledger.TimeDevice {
 	t.Helper()
@@ -178,7 +190,7 @@ func TestVgpudMayDie(t *testing.T) {
 	begin(t)
 	jobs := []string{atWork(t, 20, "--us 1000 --rest 1000"), atWork(t, 30, "--us 1000"), atWork(t, 50, "--us 1000")}
 	awaitOff(t)
-	supervisor, worker := vgpuds(t)
+	supervisor, worker := vgpudsToEnd(t)
 	if err := unix.Kill(worker, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +211,7 @@ func TestVgpudMayDie(t *testing.T) {
 	jobs = append(jobs, atWork(t, 0, "--us 1000 --rest 50000")) // its prolog begins a third one
 	goOn(t, jobs, "with another vgpud")
 	awaitOff(t)
-	supervisor, worker = vgpuds(t)
+	supervisor, worker = vgpudsToEnd(t)
 	for _, pid := range []int{supervisor, worker} {
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither does anything about the other's end
 			t.Fatal(err)
