@@ -46,13 +46,13 @@ type auditReport struct {
 
 const auditText = `Hold what the driver says of every process with memory on this node's GPUs against what the ledgers say,
 and show what no ledger accounts for: processes of no job, of a job without a slice of that GPU, that
-the job's ledger does not know or knows less of, and jobs that hold more than their slice.
+the job's ledger lacks or counts with less memory, and jobs that hold more than their slice.
 
-What is found is looked at again some seconds later, and shown only if it is still so: a program that
-starts, ends or allocates is no stray. Processes of the users in audit_ignore are none either, but
+The audit looks at each stray again some seconds later, and shows it only if it is still there: a program
+that starts, ends or allocates is no stray. Processes of the users in audit_ignore are none either, but
 in containers, nor is a job of whole GPUs on its own.
 
-With --act nothing is printed. What is found is logged, and with audit: cancel its job is cancelled;
+With --act nothing is printed. Strays are logged, and with audit: cancel their jobs are cancelled;
 with audit: off nothing is done. vgpud runs it so, every two minutes and after each job.
 
 Exit codes: 0 nothing, or --act; 3 stray use; 1 not everything could be looked at; 2 wrong usage,
@@ -76,7 +76,7 @@ func auditCommand(o *options) *cobra.Command {
 				return err
 			}
 			if os.Geteuid() != 0 {
-				return errors.New("audit: only root is told of others' processes")
+				return errors.New("audit: only root may see other users' processes")
 			}
 			if act {
 				return actOnStrays(command.Context(), cfg, o.node, pace)
@@ -201,7 +201,7 @@ func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit
 	}
 	logStrays(log, report.Strays)
 	if err := measure(ctx, cfg); err != nil {
-		log.Warn("what the driver says of jobs is not kept for their records", "reason", err)
+		log.Warn("the driver's figures of jobs are not kept for their records", "reason", err)
 	}
 	if cfg.Audit == config.AuditCancel {
 		cancelJobs(ctx, cfg, node, report.Strays, log)

@@ -36,8 +36,8 @@ own in its place, from a folder beside it that only root may enter.
 
 close does that, at boot (slurm-vgpu-devices.service) and by hand; vgpu-prolog closes again what was opened.
 It also mounts closed files of the same devices over them, read-only, which keeps the driver's own tools from opening them.
-open gives the files to everybody again, and takes these mounts away; set device_files to open first. status changes nothing, and says
-what is not as configured. All may be given again: what is right already stays as it is.
+open gives the files to all users again, and takes these mounts away; set device_files to open first. status changes nothing, and
+shows each file that is not as configured. Each command may run again: it leaves files that are right as they are.
 
 Close the files on a node without jobs: a step that began before has no files of its own.
 

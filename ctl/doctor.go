@@ -37,11 +37,11 @@ func doctorCommand(o *options) *cobra.Command {
 		Use:   "doctor [--json]",
 		Short: "Check that this node is set up right",
 		Long: `Check that this node is set up right: configuration, GPUs, state, library, isolation, Slurm's files and
-the reports that wait. One line per check; what is wrong comes with its remedy. Nothing is changed.
+the reports that wait. One line per check; each fault comes with its remedy. Nothing is changed.
 Run it as root: some checks are skipped otherwise, and a warning says so. On a controller or a login node
 only what belongs there is looked at.
 
-A warning is what could not be looked at, or a way to a GPU that the site has left open, with the key of
+A warning is a check that could not be made, or a way to a GPU that the site has left open, with the key of
 config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 78 config.yaml is wrong
 and there is no good copy to look by.`,
 		Example: "  vgpuctl doctor\n  vgpuctl doctor --json | jq '.[] | select((.ok or .warning) | not)'",

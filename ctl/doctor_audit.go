@@ -27,7 +27,7 @@ func (d *doctor) audit(ctx context.Context) {
 	pace.Apart = time.Second
 	report, err := findStrays(ctx, d.config, pace)
 	if err != nil {
-		d.Warn(check, "see that NVML and scontrol answer", "who uses the GPUs is not known: %v", err)
+		d.Warn(check, "see that NVML and scontrol answer", "the processes on the GPUs are not known: %v", err)
 		return
 	}
 	for i, s := range report.Strays {
@@ -64,7 +64,7 @@ func (s strayUse) remedy() string {
 // lastAudit says when vgpud looked last.
 func (d *doctor) lastAudit() string {
 	if d.config.Audit == config.AuditOff {
-		return "audit: off, so nobody looks by himself"
+		return "audit: off, so vgpud does not look for any"
 	}
 	info, err := os.Stat(d.config.Run().Audited())
 	if err != nil {

@@ -85,7 +85,7 @@ func (d *doctor) driver() {
 	}
 	libraries, err := driver.Find(driver.Cache)
 	if err != nil {
-		d.Bad("guards", "make it root's, writable by nobody else, and run ldconfig", "%v", err)
+		d.Bad("guards", "make it root's, writable by root alone, and run ldconfig", "%v", err)
 		return
 	}
 	var files []string
@@ -93,7 +93,7 @@ func (d *doctor) driver() {
 		files = append(files, library.File)
 	}
 	if len(files) == 0 {
-		d.Bad("guards", "ldconfig, so that the driver is in its cache", "the dynamic linker knows no driver for guards to stand over")
+		d.Bad("guards", "ldconfig, so that the driver is in its cache", "the dynamic linker's cache has no driver for guards to stand over")
 		return
 	}
 	d.OK("guards", "they stand over %s", strings.Join(files, ", "))
@@ -178,7 +178,7 @@ func (d *doctor) library(ctx context.Context) {
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st == nil || st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 || info.Mode()&0o444 != 0o444 {
-		d.Bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s must be root's, readable by all and writable by nobody else (mode %#o)", path, info.Mode().Perm())
+		d.Bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s must be root's, readable by all and writable by root alone (mode %#o)", path, info.Mode().Perm())
 		return
 	}
 	file, err := elf.Open(path)

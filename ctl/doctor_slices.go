@@ -109,7 +109,7 @@ func (d *doctor) compare(ctx context.Context, client slurm.Client, job uint32, h
 		return fmt.Sprintf("has %s and holds %s", entitlementText(entitled), plural(len(held), "slice")), fmt.Sprintf("scontrol requeue %d, or cancel it", job), false, nil
 	case g.Entitlement != entitled:
 		return fmt.Sprintf("has %s by now and was granted for %s", entitlementText(entitled), entitlementText(g.Entitlement)),
-			fmt.Sprintf("vgpuctl set %d, to what Slurm has", job), false, nil
+			fmt.Sprintf("vgpuctl set %d, with the figures of Slurm", job), false, nil
 	}
 	memMiB, smPercent := entitled.PerSlice()
 	for _, s := range held {

@@ -77,7 +77,7 @@ func (d *doctor) looksAt(kept []keptSlice) {
 		case s.here && s.counted == nil:
 			late = append(late, fmt.Sprintf("job %d on GPU %d, never", s.job, s.index))
 		case s.here && s.counted.Idle:
-			late = append(late, fmt.Sprintf("job %d on GPU %d, of which it knows no process", s.job, s.index))
+			late = append(late, fmt.Sprintf("job %d on GPU %d, without a process that it has seen", s.job, s.index))
 		case s.here && s.counted.Percent == nil:
 			late = append(late, fmt.Sprintf("job %d on GPU %d, last %.0f s ago", s.job, s.index, s.counted.LookedSeconds))
 		}

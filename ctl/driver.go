@@ -144,11 +144,11 @@ func difference(mib *int64) string {
 // processes of no slice hold.
 func driverNotes(status nodeStatus) (notes []string) {
 	if status.DriverProblem != "" {
-		notes = append(notes, "what the driver says is not known: "+status.DriverProblem)
+		notes = append(notes, "the driver's figures are not known: "+status.DriverProblem)
 	}
 	said := make(map[string]bool)
 	for _, s := range status.Slices {
-		note := fmt.Sprintf("what the driver says of GPU %d is not known: %s", s.Index, s.DriverProblem)
+		note := fmt.Sprintf("the driver's figures of GPU %d are not known: %s", s.Index, s.DriverProblem)
 		if s.DriverProblem != "" && !said[note] {
 			said[note] = true
 			notes = append(notes, note)

@@ -72,10 +72,10 @@ func rootCommand() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use:   "vgpuctl",
-		Short: "Show the GPU slices of this node: who has them, what is used, and why a job got none",
-		Long: `vgpuctl shows the GPU slices of this node: who has them, what is used of them, and why a job got
-none. Root can change a running job's limits. It needs no rights for what a user may know; what belongs
-to other users is shown as "-".
+		Short: "Show the GPU slices of this node: their owners and use, and why a job got none",
+		Long: `vgpuctl shows the GPU slices of this node: their owners and use, and why a job got none. Root can
+change a running job's limits. Each user may run it for his own jobs; the figures of other users' jobs
+are shown as "-".
 
 Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray use of a GPU (audit),
 78 config.yaml is wrong.`,
@@ -219,7 +219,7 @@ func configCommand(o *options) *cobra.Command {
 		Use:   "config",
 		Short: "Print the configuration as it is in effect on this node",
 		Long: `Print the configuration as it is in effect on this node: config.yaml, defaults, %n and %h replaced. Where
-config.yaml is not believed this is the last good copy, standard error says why, and the exit code is 78.`,
+config.yaml cannot be used this is the last good copy, standard error says why, and the exit code is 78.`,
 		Example: "  vgpuctl config\n  vgpuctl config --config ./config.yaml --node n1",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -17,8 +17,8 @@ import (
 
 const metricsText = `Print as JSON what vgpu-exporter makes metrics of; "vgpu-exporter --text" prints the metrics.
 
-Root sees all slices, others their own. What cannot be read or was not measured is left out and is never
-0; "sources" says what could be read.`
+Root sees all slices, others their own. A figure that cannot be read or was not measured is left out and is
+never 0; "sources" says what could be read.`
 
 func metricsCommand(o *options) *cobra.Command {
 	var steps bool

@@ -40,20 +40,20 @@ type clusterNode struct {
 	Waiting   int   `json:"waiting"` // jobs in the queue of one of its partitions
 }
 
-const nodesText = `Show the nodes of the cluster that have slices, by what the controller knows: what is granted and what is
-free. Any user may ask, on any node with Slurm's commands; nothing is asked of the nodes.
+const nodesText = `Show the nodes of the cluster that have slices, with their granted and their free room as the controller
+counts it. Any user may run this, on any node with Slurm's commands; it does not query the nodes.
 
 VGPU, MEM MiB and CORES are granted/all. FREE is what is left in MiB on all GPUs of the node together,
 FITS how large a slice may be: the controller counts by node and not by GPU, so one of the first size fits
 for sure, one of more than the second does not, and between them the prolog decides. That holds for GPUs of
-one size, of which none is lost or draining; vgpuctl status on the node itself knows each GPU. WAIT are jobs
+one size, of which none is lost or draining; vgpuctl status on the node itself shows each GPU. WAIT are jobs
 in the queues of the node's partitions that ask for slices, an array counted once.`
 
 func nodesCommand(o *options) *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:     "nodes [--json]",
-		Short:   "Show all nodes with slices: what is granted, what is free, what would fit",
+		Short:   "Show all nodes with slices: granted and free room, and the slice that would fit",
 		Long:    nodesText,
 		Example: "  vgpuctl nodes\n  vgpuctl nodes --json | jq '.nodes[] | select(.fits_mib >= 20000) | .node'",
 		Args:    noArguments,

@@ -35,7 +35,7 @@ func recordsCommand(o *options) *cobra.Command {
 
 vgpu-epilog starts "vgpuctl records --flush" after every job with vgpu; it goes on until nothing waits, or
 until a record is older than report.retry_for. vgpud starts it each hour where records wait. Only one works at a time, so it may be started by hand
-as well. What was reported is in history/ of spool_dir.`,
+as well. Records that were written are in history/ of spool_dir.`,
 		Example: "  vgpuctl records\n  vgpuctl records --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

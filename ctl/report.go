@@ -33,13 +33,13 @@ func reportCommand(o *options) *cobra.Command {
 		Long: `Tell what a job made of its slices: memory and GPU time against what was granted, peaks and when
 they were, and allocations that were refused; and in notes what follows from that for the next time.
 
-A job that runs is told about on its node, to its user and to root. Of a job that has ended the
-accounting database tells, on any node where sacct does, as far as sacct shows it to who asks: each
-run and each node that has reported. Root on the node sees its usage records as well, whose time
+The report of a running job is shown on its node, to its user and to root. The report of a job that has
+ended comes from the accounting database, on any node with sacct, as far as sacct shows the job to the
+caller: each run and each node that has reported. Root on the node sees its usage records as well, whose time
 lines are finer than those in the database.
 
 JOB is a job id: 123, 123_4 for a task of an array, 123+1 for a component of a heterogeneous job.
-Exit codes: 0 told, 1 nothing is known of the job or it is somebody else's, 2 wrong usage, 78 config.yaml
+Exit codes: 0 shown, 1 nothing is known of the job or it is another user's, 2 wrong usage, 78 config.yaml
 is wrong.`,
 		Example: "  vgpuctl report 123\n  vgpuctl report 123 --plot\n  vgpuctl report 123 --svg job123.svg\n" +
 			"  srun --jobid=123 --overlap vgpuctl report 123   # of a running job, on its node",

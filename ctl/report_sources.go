@@ -139,7 +139,7 @@ func runHere(cfg config.Config, job uint32, found *jobreport.Report) (*jobreport
 	}
 	found.User = userName(g.UID)
 	if euid := os.Geteuid(); euid != 0 && uint32(euid) != g.UID {
-		return nil, fmt.Errorf("it is %s's and runs: what it uses is shown to %s and to root; others see what sacct shows when it has ended", found.User, found.User)
+		return nil, fmt.Errorf("it is %s's and runs: its use is shown to %s and to root; others see the line of sacct when it has ended", found.User, found.User)
 	}
 	return runOfGrant(cfg.Run(), g)
 }

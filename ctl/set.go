@@ -76,9 +76,9 @@ what others were granted too, up to what the GPU has. A share of time is never p
 Slurm picks the GPUs by shards, more than those that it has counted for the job needs --force as well.
 
 Priority latency needs a share. latency_per_gpu holds here as well; latency_qos and latency_partitions
-do not: whoever calls this decides.
+do not: the administrator who calls this decides.
 
-What Slurm has allocated (GRES) and accounts for does not change: Slurm still counts the job with what
+Slurm's allocation (GRES) and accounting do not change: Slurm still counts the job with what
 it asked for, and may send another job where there is no room any more. The usage record and
 AdminComment name the new limits.
 

@@ -79,7 +79,7 @@ func timeText(t usage.Time) string {
 		words = append(words, fmt.Sprintf("%.1f s of GPU time", *t.GPUSeconds))
 	}
 	if t.UnknownSeconds >= 0.05 { // as it is written
-		words = append(words, fmt.Sprintf("%.1f s of the time counted by nobody", t.UnknownSeconds))
+		words = append(words, fmt.Sprintf("%.1f s of the time not counted", t.UnknownSeconds))
 	}
 	return strings.Join(words, ", ")
 }

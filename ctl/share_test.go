@@ -44,7 +44,7 @@ func TestSharesBetweenTwoLooks(t *testing.T) {
 func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
 	for unknown, want := range map[float64]string{
 		0.04: "2.0 s of GPU time",
-		0.06: "2.0 s of GPU time, 0.1 s of the time counted by nobody",
+		0.06: "2.0 s of GPU time, 0.1 s of the time not counted",
 	} {
 		if got := timeText(usage.Time{GPUSeconds: new(2.0), UnknownSeconds: unknown}); got != want {
 			t.Errorf("%v s: %q, want %q", unknown, got, want)

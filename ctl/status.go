@@ -91,7 +91,7 @@ type waitingStatus struct {
 }
 
 const statusText = `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
-is used of them now and at most. Jobs that found no room here follow, the longest waiting first. What belongs to other users is shown as "-" unless root asks.
+is used of them now and at most. Jobs that found no room here follow, the longest waiting first. The figures of other users' jobs are shown as "-", except to root.
 
 USED is what the job's ledger says of processes that live, which the limit is held against. DRIVER is what the
 driver says that the job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged

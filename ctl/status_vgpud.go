@@ -142,7 +142,7 @@ func (s sliceStatus) note(p paint) string {
 		words = append(words, "split, not exact")
 	}
 	if s.UnknownSeconds >= 0.05 { // as it is written
-		words = append(words, fmt.Sprintf("%.1f s counted by nobody", s.UnknownSeconds))
+		words = append(words, fmt.Sprintf("%.1f s not counted", s.UnknownSeconds))
 	}
 	return strings.Join(words, "; ")
 }

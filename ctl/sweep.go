@@ -29,9 +29,9 @@ func sweepCommand(o *options) *cobra.Command {
 		Short: "Take away what jobs left whose prolog or epilog was killed",
 		Long: `Take away what jobs left on this node whose prolog or epilog was killed: slices, folders, marks and
 temporary files that are older than a minute and belong to no job that lives. Without a step on this
-node a job's life is in doubt, and slurmctld is asked; what it does not answer for stays. Then the jobs
-are told that wait for room on a GPU here and have it now. Slices of running jobs that the state file has
-lost are put back into it from the jobs' grants.
+node a job may have ended, and the sweep queries slurmctld; without an answer the job's things stay. Then
+the sweep lets the waiting jobs start that have room on a GPU here now. Slices of running jobs that the state
+file has lost are put back into it from the jobs' grants.
 
 Prologs do the same once a minute, for a few jobs at a time. vgpud runs this for the rest.`,
 		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",

@@ -41,7 +41,7 @@ func whereaboutsOf(ctx context.Context, cfg config.Config, id string, job uint32
 // noJob is about one that the accounting database does not have either.
 func (w whereabouts) noJob() error {
 	if w.heard && !w.known {
-		return errors.New("neither slurmctld nor the accounting database knows such a job, or they do not show it to you")
+		return errors.New("neither slurmctld nor the accounting database has such a job, or they do not show it to you")
 	}
 	return errors.New("the accounting database has no such job, or does not show it to you, and slurmctld does not say more of it")
 }

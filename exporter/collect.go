@@ -64,7 +64,7 @@ var (
 	sliceDriver  = own(gauge, "slice_memory_driver_bytes", "Memory that the processes of the slice's job hold of the GPU, by the driver's word.", ofSlice...)
 	sliceShare   = own(gauge, "slice_share_ratio", "Share of the GPU's time that the slice may use; 0: no cap.", ofSlice...)
 	sliceSeconds = own(counter, "slice_gpu_seconds_total", "GPU time that the slice has used. Missing where vgpud has not looked at it.", ofSlice...)
-	sliceUnknown = own(counter, "slice_unknown_seconds_total", "Time of which nobody counted what the slice used, as vgpud was away.", ofSlice...)
+	sliceUnknown = own(counter, "slice_unknown_seconds_total", "Time in which the slice's use was not counted, as vgpud was away.", ofSlice...)
 	sliceFreezes = own(counter, "slice_freezes_total", "How often a step of the slice was frozen for taking more than its share.", ofSlice...)
 	sliceFrozen  = own(gauge, "slice_frozen", "Whether a step of the slice is frozen now: 1 or 0.", ofSlice...)
 	sliceRefused = own(counter, "slice_refused_allocations_total", "Allocations that the slice's limit has refused.", ofSlice...)

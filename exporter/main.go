@@ -67,8 +67,8 @@ slurm-vgpu-exporter.socket or at --listen; or with --textfile in a file for node
 replaced again and again; or with --text once, on standard output.
 
 Each look at the node is a "vgpuctl metrics" of its own, so that a driver that hangs does not hang this
-program. Requests within a second share one look. Root sees all slices, others their own. What cannot be
-read or was not measured is left out and is never 0; slurm_vgpu_source_readable says what could be read.
+program. Requests within a second share one look. Root sees all slices, others their own. A figure that cannot
+be read or was not measured is left out and is never 0; slurm_vgpu_source_readable says what could be read.
 metrics_users: false in config.yaml leaves out who the jobs are of.
 
 --compat adds series by the names of other exporters, of each job's slice in place of its GPU: jobstats

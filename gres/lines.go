@@ -82,7 +82,7 @@ func lineCommands(o *options) []*cobra.Command {
 func printGresConf(out io.Writer, n node) {
 	c := n.counts()
 	fmt.Fprintf(out, `# %s: %s.
-%s# CountOnly: Slurm counts these by node, and knows no GPU of them. The unit of gpumem is MiB.
+%s# CountOnly: Slurm counts these by node, and ties them to no GPU. The unit of gpumem is MiB.
 NodeName=%[1]s Name=vgpu Count=%[4]d Flags=CountOnly
 NodeName=%[1]s Name=gpumem Count=%[5]d Flags=CountOnly
 NodeName=%[1]s Name=gpucores Count=%[6]d Flags=CountOnly

@@ -69,7 +69,7 @@ func rootCommand() *cobra.Command {
 files, and checks the files that a site has.
 
 Exit codes: 0 fine, 1 findings or a failure, 2 wrong usage, 78 config.yaml is wrong.`,
-		Example: `  vgpu-gres inventory --write     # at boot, before slurmd: what vgpu-prolog places jobs on
+		Example: `  vgpu-gres inventory --write     # at boot, before slurmd: the GPUs on which vgpu-prolog places jobs
   vgpu-gres gres.conf             # lines for gres.conf
   vgpu-gres slurm.conf            # lines for slurm.conf
   vgpu-gres check                 # is everything there?`,

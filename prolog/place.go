@@ -90,7 +90,7 @@ func (p *prolog) guards(library string) []grant.Guard {
 	if err != nil { // a file that is not root's alone costs the node nothing but its guard
 		p.log.Warn("the driver's libraries are not all guarded", "reason", err)
 	} else if len(libraries) == 0 { // ldconfig has not run since the driver came
-		p.log.Warn("the driver's libraries are not guarded", "reason", "the dynamic linker knows none: run ldconfig")
+		p.log.Warn("the driver's libraries are not guarded", "reason", "the dynamic linker's cache has none: run ldconfig")
 	}
 	return grant.Guards(library, libraries, p.cfg.OtherAPIs == config.OtherOpen)
 }
@@ -159,7 +159,7 @@ func (p *prolog) tryPlace(ctx context.Context, g grant.Grant, want place.Want, i
 func (p *prolog) gone(ctx context.Context, held []state.Slice) map[state.Run]bool {
 	live, err := slurm.LiveJobs(p.cfg.Slurm.SlurmdSpoolDir, p.node)
 	if err != nil {
-		p.log.Warn("live steps are not known, the controller is asked instead", "reason", err)
+		p.log.Warn("live steps are not known, the controller is queried instead", "reason", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, doubtTime)
 	defer cancel()

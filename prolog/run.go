@@ -146,7 +146,7 @@ func (p *prolog) run(ctx context.Context) error {
 	p.told = told
 	crashpoint.At("prolog/asked")
 	if errors.Is(err, slurm.ErrUnknownJob) {
-		p.log.Warn("the controller knows no such job, nothing is done for it")
+		p.log.Warn("the controller has no such job, nothing is done for it")
 		return nil
 	}
 	if err == nil && p.over(told) {
@@ -296,7 +296,7 @@ func (p *prolog) previous(g grant.Grant) (grant.Grant, bool) {
 	before, err := grant.Read(p.cfg.Run().Grant(p.job.id))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			p.log.Error("a grant cannot be believed and is made again", "reason", err)
+			p.log.Error("a grant cannot be used and is made again", "reason", err)
 		}
 		return grant.Grant{}, false
 	}

@@ -25,10 +25,10 @@ func (p *prolog) sweep(ctx context.Context) {
 	swept, err := sweep.Sweeper{Config: p.cfg, Node: p.node, Store: p.store, Controller: p.controller, Log: p.log,
 		Grace: sweep.Grace, Every: sweepEvery, Most: sweepMost}.Sweep(limited)
 	if err != nil {
-		p.log.Warn("what ended jobs left is not all taken away", "reason", err)
+		p.log.Warn("not all that ended jobs left is taken away", "reason", err)
 	}
 	if swept.Any() {
-		p.log.Warn("what ended jobs left was taken away", "slices_put_back", swept.Restored, "slices", swept.Slices, "folders", swept.Folders,
+		p.log.Warn("slices or files that ended jobs left were taken away", "slices_put_back", swept.Restored, "slices", swept.Slices, "folders", swept.Folders,
 			"marks", swept.Marks, "temporary_files", swept.Temporaries, "in_doubt", swept.Left)
 	}
 	if swept.Looked { // an epilog that was killed told nobody

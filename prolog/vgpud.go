@@ -56,7 +56,7 @@ func (p *prolog) awaitVgpud() {
 	case err != nil:
 		p.log.Warn("the job's share of GPU time may not be kept yet", "reason", err)
 	case runs:
-		p.log.Warn("the job's share of GPU time is not kept yet: vgpud has not seen its slices, and does as soon as it goes on; never, where slurmd or vgpud has mounts of its own, as `vgpu-gres check` says")
+		p.log.Warn("the job's share of GPU time is not kept yet: vgpud has not seen the slices. If it never does, slurmd or vgpud has mounts of its own: run vgpu-gres check")
 	default:
 		p.log.Warn("the job's share of GPU time is not kept yet: vgpud does not run yet")
 	}

@@ -18,7 +18,7 @@ func (p *prolog) wallCommand(inv device.Inventory) ([]string, error) {
 	switch inv.Wall {
 	case device.WallStands:
 	case "":
-		return nil, errors.New("isolation is wall, and nobody has tried whether the driver keeps limits: vgpu-gres inventory --write does")
+		return nil, errors.New("isolation is wall, and the driver was not tried: vgpu-gres inventory --write tries whether it keeps limits")
 	default:
 		return nil, fmt.Errorf("isolation is wall: %s", inv.Wall)
 	}

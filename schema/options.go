@@ -37,7 +37,7 @@ func rowsOfC(options []request.Option) string {
 
 #define VGPU_OPTION_COUNT %d
 
-/* In the order of request.Options, so that Go knows an option by its index. */
+/* In the order of request.Options, so that Go finds an option by its index. */
 static const struct vgpu_row {
 	const char *name, *metavar, *usage, *variable;
 } vgpu_rows[VGPU_OPTION_COUNT] = {

@@ -7,7 +7,7 @@
 
 #define VGPU_OPTION_COUNT 8
 
-/* In the order of request.Options, so that Go knows an option by its index. */
+/* In the order of request.Options, so that Go finds an option by its index. */
 static const struct vgpu_row {
 	const char *name, *metavar, *usage, *variable;
 } vgpu_rows[VGPU_OPTION_COUNT] = {

@@ -204,7 +204,7 @@ func (r *running) do() error {
 	case err = <-ended:
 	case <-late:
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		r.n.log.Error("what vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
+		r.n.log.Error("a command that vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
 		err = errors.Join(errors.New("it took too long"), <-ended)
 	}
 	if err != nil {
@@ -222,9 +222,9 @@ func (r *running) note(err error) {
 	switch {
 	case says == r.says:
 	case err != nil:
-		r.n.log.Error("what vgpud runs from time to time has failed", "command", r.args[0], "reason", says)
+		r.n.log.Error("a command that vgpud runs from time to time has failed", "command", r.args[0], "reason", says)
 	default:
-		r.n.log.Info("what vgpud runs from time to time does its work again", "command", r.args[0])
+		r.n.log.Info("a command that vgpud runs from time to time works again", "command", r.args[0])
 	}
 	r.says = says
 }

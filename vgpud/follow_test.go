@@ -39,7 +39,7 @@ func TestItKeepsWhatItHasWhereTheConfigurationIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.readAgain(1)
-	if said := d.said(); !strings.Contains(said, "there is no earlier one") || !strings.Contains(said, "vgpud keeps all shares") {
+	if said := d.said(); !strings.Contains(said, "there is no good copy") || !strings.Contains(said, "vgpud keeps all shares") {
 		t.Errorf("it says\n%s", said)
 	}
 	d.await("a worker that watches", func() bool { return isWatching(d.worker()) })

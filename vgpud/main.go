@@ -130,7 +130,7 @@ func run(n node) int {
 		n.log.Error("slices have no weights: "+found.Says, "remedy", found.Remedy)
 	}
 	n.log.Info("shares of GPU time are kept from now on", "version", version.Number)
-	defer n.log.Info("shares of GPU time are kept by nobody from now on")
+	defer n.log.Info("shares of GPU time are not kept from now on")
 	return supervise(n, lock, managerOf())
 }
 
@@ -144,7 +144,7 @@ func (n node) settle() {
 // release undoes what a dead worker held: systemd starts it when the supervisor is gone, and administrators may.
 func release(n node) int {
 	if err := undo(n); err != nil {
-		n.log.Error("what vgpud held is not all let go", "reason", err)
+		n.log.Error("vgpud has not let go of all that it held", "reason", err)
 		return exitFailed
 	}
 	return exitOK

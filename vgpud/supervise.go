@@ -121,7 +121,7 @@ func wait(pause time.Duration, signals <-chan os.Signal) bool {
 
 func letGo(n node, undo func(path, bootID string, enabler keeper.Enabler) error) {
 	if err := undo(n.cfg.Run().VgpudOff(), n.store.BootID, enabler(n.cfg)); err != nil {
-		n.log.Error("what vgpud held is not all let go", "reason", err)
+		n.log.Error("vgpud has not let go of all that it held", "reason", err)
 	}
 }
 

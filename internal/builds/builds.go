@@ -40,7 +40,7 @@ const (
 )
 
 // ErrMixed means that what is installed is not all of this program's build: an upgrade is under way, or was left halfway.
-var ErrMixed = errors.New("what is installed is of several builds")
+var ErrMixed = errors.New("the installed files are of several builds")
 
 // build is what is installed beside each other.
 type build struct {

@@ -29,9 +29,9 @@ const (
 func (s Standing) String() string {
 	switch s {
 	case ByLastGood:
-		return "the configuration is not believed, the last good copy holds"
+		return "the configuration cannot be used, the last good copy holds"
 	case Unknown:
-		return "the configuration is not believed, and there is no earlier one that was"
+		return "the configuration cannot be used, and there is no good copy"
 	case AsWritten:
 	}
 	return "the configuration is as written"

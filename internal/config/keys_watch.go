@@ -96,7 +96,7 @@ var watchKeys = []Key{
 				"A text there that begins with `JS1:` is jobstats' and stays. Where `slurm.conf` has an EpilogSlurmctld, AdminComment is written 15 seconds after the job's " +
 					"end at the earliest."}},
 			Word{FieldExtra, []string{"Into Extra, which Slurm has from 23.02 on.",
-				"A job's owner can fill it when he submits; what he wrote is kept beside usage. `vgpuctl` reads Extra of no job where the site says otherwise, but of those " +
+				"A job's owner can fill it when he submits; his text is kept beside usage. `vgpuctl` reads Extra of no job where the site says otherwise, but of those " +
 					"whose AdminComment is jobstats', and says that its owner may have written it."}},
 			Word{FieldNone, []string{"Nowhere: records stay in `spool_dir`."}}),
 		More: []string{"A record that has no field to go to is kept in the folder `history` of `spool_dir`, where `vgpuctl explain` finds it."},

@@ -73,7 +73,7 @@ func LoadLenient(path string) (Config, []*Problem) {
 	}
 	if err != nil {
 		return cfg, []*Problem{{File: path, Reason: err.Error(), Err: err,
-			Accepted: "a regular file, owned by root, writable by nobody else"}}
+			Accepted: "a regular file, owned by root, writable by root alone"}}
 	}
 	return parse(path, data)
 }

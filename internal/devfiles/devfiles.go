@@ -241,7 +241,7 @@ func (s Set) set(minor int, gid, mode uint32) error {
 	}
 	err = own(path, gid, mode)
 	if errors.Is(err, unix.EROFS) { // as when the folder of what is mounted was taken away
-		return fmt.Errorf("%w: what is mounted over it is not of %s: umount %s", err, s.StepDir, path)
+		return fmt.Errorf("%w: the mount over it is not of %s: umount %s", err, s.StepDir, path)
 	}
 	return err
 }

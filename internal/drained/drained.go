@@ -24,7 +24,7 @@ type Cause string
 
 const (
 	GPUsUnknown   Cause = "vgpu: the node's GPUs are not known"
-	ConfigUnknown Cause = "vgpu: config.yaml is not believed"
+	ConfigUnknown Cause = "vgpu: config.yaml cannot be used"
 	// MovedHalfway is one of the two ways in which slices are counted, while slices of the other are there.
 	MovedHalfway Cause = "vgpu: slices are counted in two ways"
 	// ShardsUnsaid: Slurm picks GPUs, and the prolog would pick others.

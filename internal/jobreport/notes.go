@@ -265,7 +265,7 @@ func lateStart(f facts) string {
 	if !ok || !f.isLong(first.Sub(f.Start)) {
 		return ""
 	}
-	return fmt.Sprintf("the first work on the GPU came %s after the start, at %s: what comes before it needs no slice", Length(first.Sub(f.Start)), clock(first, f.now, f.loc))
+	return fmt.Sprintf("the first work on the GPU came %s after the start, at %s: the time before it needs no slice", Length(first.Sub(f.Start)), clock(first, f.now, f.loc))
 }
 
 func idleAtTheEnd(f facts) string {

@@ -61,7 +61,7 @@ func (r Report) Text(out io.Writer, look Look) {
 			}
 		}
 		if run.OwnersWord {
-			fmt.Fprintf(out, "as told by %s\n", OwnersWord)
+			fmt.Fprintf(out, "from %s\n", OwnersWord)
 		}
 		if run.Missing != "" {
 			fmt.Fprintln(out, run.Missing)
@@ -228,7 +228,7 @@ func (s Slice) unknownWords() string {
 	if s.UnknownSeconds < 0.05 { // as it is written
 		return ""
 	}
-	return fmt.Sprintf("; %.1f s of the time counted by nobody", s.UnknownSeconds)
+	return fmt.Sprintf("; %.1f s of the time not counted", s.UnknownSeconds)
 }
 
 // lines are a table of many slices.

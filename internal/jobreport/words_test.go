@@ -68,7 +68,7 @@ func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	s.UnknownSeconds = 0.06
-	if got := s.timeWords(); !strings.HasSuffix(got, "; 0.1 s of the time counted by nobody") {
+	if got := s.timeWords(); !strings.HasSuffix(got, "; 0.1 s of the time not counted") {
 		t.Errorf("%q", got)
 	}
 }

@@ -303,7 +303,7 @@ func (k *keeper) apply(g *gpu) {
 	off = slices.DeleteFunc(off, k.isAnothers)
 	if len(off) > 0 {
 		if err := k.mayBe(g, off); err != nil { // the node's fault: the library would not do better
-			k.once("nobody is held at a cap as long as it cannot be written down", err)
+			k.once("no slice is held at its cap as long as that cannot be written down", err)
 			off = nil
 		}
 	}

@@ -49,7 +49,7 @@ func (k *keeper) doubt(o *owner, err error, again bool) {
 		}
 		o.waits, k.askAt = true, k.now+askEach
 	default:
-		k.once("what a process says that it has is not its own, or cannot be asked for", err)
+		k.once("the channels in a process's page are not its own, or the driver does not confirm them", err)
 	}
 	o.refused = true
 }

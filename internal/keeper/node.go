@@ -45,7 +45,7 @@ type tries struct {
 	wait time.Duration
 }
 
-var errLater = errors.New("what a page names is looked for in a moment")
+var errLater = errors.New("the processes of a page are looked for in a moment")
 
 // Look reads the node. With an error a part was not there yet; the rest counts all the same.
 func (h *Here) Look() (Node, error) {

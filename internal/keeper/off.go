@@ -46,7 +46,7 @@ func (k *keeper) takeTurns(g *gpu) {
 	if !sameSets(g.sets, sets) {
 		g.sets, g.on, g.turned = sets, -1, k.now
 		if err := k.writeDown(g); err != nil {
-			k.once("nobody is kept off, as it cannot be written down", err)
+			k.once("no slice is switched off for the turn of another, as that cannot be written down", err)
 			k.onAgain(g)
 			return
 		}

@@ -61,7 +61,7 @@ func (k *keeper) refuse(g *gpu, why error) {
 		"device", g.UUID, "reason", why)
 	go func(gpu GPU) {
 		if err := k.Refuse(gpu.UUID); err != nil {
-			k.Log.Error("nobody keeps the caps of a GPU's slices: it cannot be left to the library", "device", gpu.UUID, "reason", err)
+			k.Log.Error("the caps of a GPU's slices are not kept: the GPU cannot be left to the library", "device", gpu.UUID, "reason", err)
 		}
 	}(g.GPU)
 }

@@ -190,7 +190,7 @@ func (k *keeper) newOwner(p Process) *owner { return k.newOwnerBy(p, p.PID) }
 // newOwnerBy begins to follow a process by way of its heir.
 func (k *keeper) newOwnerBy(p Process, pid int) *owner {
 	if err := k.openDriver(); err != nil {
-		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
+		k.once("shares of GPU time are not kept: the driver cannot be queried", err)
 		k.noCapsOf(p.Job, err)
 		return nil
 	}

@@ -28,7 +28,7 @@ func runProlog(s Step) (said string, ran bool, err error) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", true, fmt.Errorf("slurmd has not run vgpu-prolog for job %d, and it cannot be made up for: %w", s.Job, err)
+		return "", true, fmt.Errorf("slurmd has not run vgpu-prolog for job %d, and the step could not run it either: %w", s.Job, err)
 	}
 	// Of a job's first step, as slurmd would say it; the controller's word about the job is what counts.
 	asked := s.Request
@@ -46,7 +46,7 @@ func runProlog(s Step) (said string, ran bool, err error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out // root's own program, which writes a line at most
 	if err := cmd.Run(); err != nil {
-		return "", true, fmt.Errorf("slurmd has not run vgpu-prolog for job %d, and it cannot be made up for: %w", s.Job, err)
+		return "", true, fmt.Errorf("slurmd has not run vgpu-prolog for job %d, and the step could not run it either: %w", s.Job, err)
 	}
 	return out.String(), true, nil
 }

@@ -60,7 +60,7 @@ func (o *Own) Place(tx *state.Tx, want place.Want, inventory device.Inventory) (
 func (o *Own) jobs() Jobs {
 	jobs, err := Read(o.Config.Spool())
 	if err != nil {
-		o.Log.Error("nobody is known to wait", "reason", err)
+		o.Log.Error("the list of waiting jobs cannot be read", "reason", err)
 	}
 	return jobs
 }
@@ -108,11 +108,11 @@ func (o *Own) Refused() {
 	jobs := o.jobs().Put(o.wait.job)
 	if _, listed := jobs.Find(o.Job); !listed {
 		o.wait.unlisted = true
-		o.Log.Warn("the job waits without a claim, and is not told of room", "uid", o.wait.job.UID,
+		o.Log.Warn("the job waits without a claim, and free room does not start it", "uid", o.wait.job.UID,
 			"reason", "too many jobs wait already", "most_of_user", MostOfUser, "most", Most)
 	}
 	if err := Write(o.Config.Spool(), jobs); err != nil {
-		o.Log.Error("the job waits without a claim, and is not told of room", "reason", err)
+		o.Log.Error("the job waits without a claim, and free room does not start it", "reason", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func (o *Own) Back(ctx context.Context, told slurm.Job) {
 func (o *Own) victims(ctx context.Context, want place.Want, inventory device.Inventory) (victims []slurm.Preemption) {
 	snapshot, err := o.Store.Read()
 	if err != nil {
-		o.Log.Warn("nobody is preempted", "reason", err)
+		o.Log.Warn("no job is preempted", "reason", err)
 		return nil
 	}
 	var held []place.Held
@@ -169,7 +169,7 @@ func (o *Own) victims(ctx context.Context, want place.Want, inventory device.Inv
 	}
 	may, err := o.Slurm.Preemptible(ctx, o.Job, others)
 	if err != nil {
-		o.Log.Warn("nobody is preempted", "reason", err)
+		o.Log.Warn("no job is preempted", "reason", err)
 		return nil
 	}
 	jobs := make(map[uint32]bool)

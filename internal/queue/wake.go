@@ -75,7 +75,7 @@ func (w Waker) Wake(ctx context.Context) error {
 			err = errors.Join(err, tellErr, w.untold(ctx, job))
 			continue
 		}
-		w.Log.Info("a waiting job was told that there is room", "job", job.Job, "waited", time.Since(job.Since).Round(time.Second))
+		w.Log.Info("a waiting job has room and may start", "job", job.Job, "waited", time.Since(job.Since).Round(time.Second))
 	}
 	return err
 }

@@ -109,14 +109,14 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	}
 	used, err := usage.Collect(cfg.Run(), g)
 	if err = errors.Join(err, used.Spoiled); err != nil {
-		log.Warn("part of what the job used cannot be believed", "job", g.Job, "reason", err)
+		log.Warn("part of the job's usage cannot be trusted", "job", g.Job, "reason", err)
 	}
 	for _, s := range g.Slices {
 		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]})
 	}
 	history, err := timeline.Read(cfg.Run().Timeline(g.Job), usage.TimelineRun(g))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the job's use over time cannot be believed", "job", g.Job, "reason", err)
+		log.Warn("the job's usage over time cannot be trusted", "job", g.Job, "reason", err)
 	}
 	rec.Complete(history, used, cfg.IdleAfter)
 	for _, step := range used.Steps[max(0, len(used.Steps)-maxSteps):] {

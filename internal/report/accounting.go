@@ -68,7 +68,7 @@ type Accounting interface {
 // ChangedError says that the field's text is another one than that which was read.
 type ChangedError struct{ Is string }
 
-func (e *ChangedError) Error() string { return "somebody else has changed it meanwhile" }
+func (e *ChangedError) Error() string { return "it was changed meanwhile" }
 
 // Bounds of one command.
 const (

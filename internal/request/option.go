@@ -51,14 +51,14 @@ var Options = []Option{
 	{
 		Name: "vgpu-place", Metavar: "HOW", Picks: true, InStep: "nothing: the job's GPUs are chosen",
 		Help: "pack: the fullest GPU that fits; spread: the emptiest",
-		Long: "The fullest GPU that fits, or the emptiest. Absent: what the site chose (`place`).",
+		Long: "The fullest GPU that fits, or the emptiest. Absent: the site's choice (`place`).",
 		Kind: choice(func(r *Request) *Place { return &r.Place }, PlacePack, PlaceSpread),
 	},
 	{
 		Name: "vgpu-policy", Metavar: "HOW", InStep: "`cap` takes back the job's `elastic`",
 		Help: "cap: never above the share; elastic: also GPU time that no other slice wants",
 		Long: "With `elastic` the slice also has GPU time that no other slice wants; `cap`, the default, leaves it unused.\n\n" +
-			"A slice that has a claim to that time and comes back has it again at once. A site may have chosen the other default (`policy`).",
+			"When the slice that owns this time has work again, it has the time back at once. A site may have chosen the other default (`policy`).",
 		Kind: choice(func(r *Request) *Policy { return &r.Policy }, PolicyCap, PolicyElastic),
 	},
 	{

@@ -232,7 +232,7 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 	for _, row := range rows {
 		for _, node := range c.hosts(row.names) {
 			if _, _, known := c.file.Node(node); !known {
-				c.Bad(check, "take it out, or give it a NodeName= line", "%s has a row for %s, of which %s knows nothing", path, node, c.file.Path)
+				c.Bad(check, "take it out, or give it a NodeName= line", "%s has a row for %s, which is not in %s", path, node, c.file.Path)
 			}
 		}
 	}

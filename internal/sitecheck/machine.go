@@ -25,7 +25,7 @@ func (c *site) roles() (r roles) {
 	case r.controller && r.compute:
 		c.OK("machine", "%s is a controller and a compute node", c.Node)
 	case r.controller:
-		c.OK("machine", "%s is a controller and has no slices: what a node needs is not looked at", c.Node)
+		c.OK("machine", "%s is a controller and has no slices: the checks of a node are left out", c.Node)
 	case r.compute:
 		c.OK("machine", "%s is a compute node", c.Node)
 	default:

@@ -65,7 +65,7 @@ func TestAControllerIsNoNode(t *testing.T) {
 	}
 	site, dir := controller(t)
 	got := checks(t, site, dir)
-	if got[0] != "machine ok: head is a controller and has no slices: what a node needs is not looked at" ||
+	if got[0] != "machine ok: head is a controller and has no slices: the checks of a node are left out" ||
 		!slices.Contains(got, "cluster.lua ok: DIR/cluster.lua agrees with DIR/slurm.conf") {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
@@ -99,7 +99,7 @@ func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
 		"other slices":       {`return { slices_per_gpu = 4, nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: 4 slices on each of the 2 GPUs of n1, DIR/slurm.conf:4 has vgpu:20"},
 		"a node less":        {`return { nodes = { { names = "n1", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua warning: DIR/cluster.lua has no row for n2, which has slices by DIR/slurm.conf:4"},
 		"a larger node less": {`return { nodes = { { names = "n1", gpus = 1, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: n1 has 1 GPUs, which is gpucores:100; DIR/slurm.conf:4 has gpucores:200 cluster.lua bad: DIR/cluster.lua has no row for n2, which is larger than all others"},
-		"a node more":        {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n9", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua has a row for n9, of which DIR/slurm.conf knows nothing"},
+		"a node more":        {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n9", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua has a row for n9, which is not in DIR/slurm.conf"},
 		"shards":             {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200", shards = 143771 } } }`, "cluster.lua bad: DIR/cluster.lua has shards for n1, which offers no gres/shard by DIR/slurm.conf:4: jobs with slices never start there"},
 		"shards of some":     {`return { nodes = { { names = "n1", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n2", gpus = 2, mem_mib = 143771, type = "h200", shards = 143771 } } }`, "cluster.lua bad: DIR/cluster.lua has shards for n2, which offers no gres/shard by DIR/slurm.conf:4: jobs with slices never start there cluster.lua warning: DIR/cluster.lua has nodes with shards and nodes without: slices are sent to those with alone"},
 		"types of a node":    {`return { nodes = { { names = "n[1-2]", gpus = 1, mem_mib = 143771, type = "h200" }, { names = "n[1-2]", gpus = 1, mem_mib = 81920, type = "a100" } } }`, ""},
@@ -176,7 +176,7 @@ func TestWholeGPUsAreRefusedWithWords(t *testing.T) {
 		t.Errorf("with refuse: %q", got)
 	}
 	edit(t, site.SlurmConf, "GresTypes=gpu,", "GresTypes=")
-	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return is(f) && strings.Contains(f, "is not asked, as GresTypes lacks gpu") }) {
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return is(f) && strings.Contains(f, "does not call it, as GresTypes lacks gpu") }) {
 		t.Errorf("with refuse, which Slurm's commands do not ask: %q", got)
 	}
 	edit(t, filepath.Join(dir, "job_submit.lua"), `"refuse"`, "false")

@@ -115,10 +115,10 @@ func (c *site) wholeRefused(script []byte) {
 	if slices.Contains(types, request.GRESGPU) {
 		return
 	}
-	const gets = "who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a word of what to write"
+	const gets = "a user who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a hint at the option to write"
 	remedy := "slurm.conf: GresTypes=" + strings.Join(append([]string{request.GRESGPU}, types...), ",")
 	if refusesInScript().Match(script) {
-		c.Warn("job_submit", remedy, "%s says whole_gpus = \"refuse\" and is not asked, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
+		c.Warn("job_submit", remedy, "%s says whole_gpus = \"refuse\", but Slurm does not call it, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
 		return
 	}
 	c.Warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse", and `+remedy, "no node has gres/gpu, and %s", gets)

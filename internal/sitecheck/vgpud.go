@@ -97,7 +97,7 @@ func (g *vgpudGround) mounts(ctx context.Context) {
 	case slurmd == "" || vgpud == "" || self == "": // one has ended
 	case slurmd != vgpud:
 		g.Bad(vgpudCheck, "take what gives it mounts of its own (PrivateTmp=, ProtectSystem=, ProtectHome= and the like) out of the unit that has it, by `systemctl edit`, and restart that while the node has no jobs",
-			"it sees no job's pages, as slurmd.service and %s are in different mount namespaces: slices have no weights and no caps, and nobody counts GPU time", vgpudUnit)
+			"it sees no job's pages, as slurmd.service and %s are in different mount namespaces: slices have no weights and no caps, and GPU time is not counted", vgpudUnit)
 	case self != vgpud:
 		g.Warn(vgpudCheck, "nsenter --target "+pids[1]+" --mount, and the command there",
 			"this command is in another mount namespace than slurmd and vgpud, as a login shell with mounts of its own (pam_namespace) is: it sees the pages of no job that began later")
@@ -132,7 +132,7 @@ func (g *vgpudGround) runs() {
 	case runs:
 		g.OK(vgpudCheck, "it runs")
 	case kept > 0:
-		g.Bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, nobody holds caps, and nobody counts GPU time (GPUs: %d)", kept)
+		g.Bad(vgpudCheck, remedy, "it does not run: slices keep the weights that the driver had last, caps are not held, and GPU time is not counted (GPUs: %d)", kept)
 	case g.hasSystemd():
 		g.Bad(vgpudCheck, remedy, "it does not run; no GPU has slices that it would keep")
 	default:
@@ -177,7 +177,7 @@ func (g *vgpudGround) unit(ctx context.Context) {
 	case word == "":
 		g.Bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
 	case strings.HasPrefix(word, "masked"): // also masked-runtime
-		g.Bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy, "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
+		g.Bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy, "%s is masked: neither a prolog nor a boot can start it", vgpudUnit)
 	case err != nil:
 		g.Bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
 	}
@@ -190,7 +190,7 @@ func (g *vgpudGround) kernel() {
 	}
 	if scope := g.text("proc/sys/kernel/yama/ptrace_scope"); scope == "3" {
 		g.Bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back",
-			"kernel.yama.ptrace_scope is 3: the kernel lets nobody copy a descriptor, so it sets no time slices")
+			"kernel.yama.ptrace_scope is 3: the kernel refuses to copy a descriptor, so vgpud sets no time slices")
 	}
 	if !g.mayTrace() {
 		g.Bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE])",
@@ -198,7 +198,7 @@ func (g *vgpudGround) kernel() {
 	}
 	if strings.Contains(g.text("sys/kernel/security/lockdown"), "[confidentiality]") {
 		g.Warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity",
-			"the kernel is locked down to confidentiality, under which nobody has tried it")
+			"the kernel is locked down to confidentiality, under which vgpud was not tried")
 	}
 }
 

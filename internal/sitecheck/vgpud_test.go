@@ -151,7 +151,7 @@ func TestWhetherVgpudRuns(t *testing.T) {
 		"it has ended": {func(t *testing.T, g *vgpudGround) { g.ends(t) },
 			[]string{"bad: it does not run; no GPU has slices that it would keep"}},
 		"it has ended, with slices": {func(t *testing.T, g *vgpudGround) { g.keeps(t); g.ends(t) },
-			[]string{"bad: it does not run: slices have no weights"}},
+			[]string{"bad: it does not run: slices keep the weights"}},
 		"without systemd": {func(t *testing.T, g *vgpudGround) {
 			g.ends(t)
 			if err := os.RemoveAll(filepath.Join(g.root, "run/systemd")); err != nil {
@@ -165,7 +165,7 @@ func TestWhetherVgpudRuns(t *testing.T) {
 			if err := os.RemoveAll(filepath.Join(g.root, "run/systemd")); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"bad: it does not run: slices have no weights"}},
+		}, []string{"bad: it does not run: slices keep the weights"}},
 		"a lock that is none": {func(t *testing.T, g *vgpudGround) {
 			g.ends(t)
 			if err := os.Symlink("/dev/null", g.config.Run().VgpudLock()); err != nil {
@@ -173,7 +173,7 @@ func TestWhetherVgpudRuns(t *testing.T) {
 			}
 		}, []string{"bad: whether it runs is not known"}},
 		"disabled":     {func(t *testing.T, g *vgpudGround) { g.enabled(t, "disabled", 1) }, []string{"bad: slurm-vgpu-vgpud.service is disabled"}},
-		"masked":       {func(t *testing.T, g *vgpudGround) { g.enabled(t, "masked", 1) }, []string{"bad: slurm-vgpu-vgpud.service is masked: nobody can"}},
+		"masked":       {func(t *testing.T, g *vgpudGround) { g.enabled(t, "masked", 1) }, []string{"bad: slurm-vgpu-vgpud.service is masked: neither a prolog"}},
 		"no unit":      {func(t *testing.T, g *vgpudGround) { g.enabled(t, "", 1) }, []string{"bad: there is no slurm-vgpu-vgpud.service"}},
 		"no systemctl": {func(_ *testing.T, g *vgpudGround) { g.systemctl = "/none" }, []string{"warning: whether slurm-vgpu-vgpud.service is enabled is not known"}},
 	} {

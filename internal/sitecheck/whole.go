@@ -126,7 +126,7 @@ func (c *site) placedWhole(gres slurmconf.File, constrains bool) {
 		c.Bad("whole GPUs", "job_submit.lua: vgpu.whole_gpus = true", "%s: whole_gpus is on in config.yaml and not in the script, so that Slurm sends whole GPUs where slices are", c.JobSubmit)
 	}
 	if more := gres.GRES(request.GRESShard, c.Node); len(more) > 0 {
-		c.Bad("whole GPUs", "config.yaml: shards: true in place of whole_gpus, or gres.conf: what vgpu-gres gres.conf --counts prints", "%s: node %s has gres/shard, and whole_gpus is on: vgpu-prolog refuses jobs with shards", more[0].Place(), c.Node)
+		c.Bad("whole GPUs", "config.yaml: shards: true in place of whole_gpus, or gres.conf: the lines of vgpu-gres gres.conf --counts", "%s: node %s has gres/shard, and whole_gpus is on: vgpu-prolog refuses jobs with shards", more[0].Place(), c.Node)
 	}
 	if c.Config.Isolation != "strict" {
 		c.Bad("whole GPUs", "config.yaml: isolation: strict", "isolation is %s: jobs are not kept from GPUs that are not theirs", c.Config.Isolation)
@@ -154,7 +154,7 @@ func (c *site) splitGPUs(gres slurmconf.File) {
 		case slurms && !left:
 			c.Bad("slurm_gpus", fmt.Sprintf("config.yaml: add %d to slurm_gpus, or take the file out of gres.conf", n), "%s: Slurm hands out %s, and slices are placed on it as well", where, file)
 		case left && !slurms:
-			c.Bad("slurm_gpus", fmt.Sprintf("gres.conf: NodeName=%s Name=gpu File=%s, or take %d out of slurm_gpus in config.yaml", c.Node, file, n), "%s: nobody hands out %s: slurm_gpus leaves it to Slurm, and gres/gpu has it not", where, file)
+			c.Bad("slurm_gpus", fmt.Sprintf("gres.conf: NodeName=%s Name=gpu File=%s, or take %d out of slurm_gpus in config.yaml", c.Node, file, n), "%s: no job can get %s: slurm_gpus leaves it to Slurm, but no line of gres/gpu has it", where, file)
 		}
 	}
 	for _, n := range c.Config.SlurmGPUs {

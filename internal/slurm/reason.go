@@ -15,7 +15,7 @@ import (
 var reasons = map[string]string{
 	"None":                     "Slurm has not looked at it yet",
 	"Priority":                 "others go before it",
-	"Resources":                "what it asks for is not free on any of its nodes now",
+	"Resources":                "none of its nodes has free room for its request now",
 	"BeginTime":                "it is to start later",
 	"Dependency":               "it waits for another job",
 	"DependencyNeverSatisfied": "the job that it waits for will never end as it wants",

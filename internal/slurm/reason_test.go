@@ -12,7 +12,7 @@ func TestReasonsAreSaidInWords(t *testing.T) {
 	at := time.Date(2026, 3, 4, 15, 6, 0, 0, time.Local)
 	for reason, want := range map[string]string{
 		"":                                    "Slurm gives no reason",
-		"Resources":                           "what it asks for is not free on any of its nodes now (Resources)",
+		"Resources":                           "none of its nodes has free room for its request now (Resources)",
 		"BeginTime":                           "it is to start at 2026-03-04 15:06 or later (BeginTime)",
 		"QOSMaxGRESPerUser":                   "a limit of its QOS is reached, of GPUs or slices for each user (QOSMaxGRESPerUser)",
 		"QOSMinGRES":                          "it asks for less than a limit of its QOS wants, of GPUs or slices (QOSMinGRES)",

@@ -130,7 +130,7 @@ func (j *Job) readWhole(text string) error {
 		}
 		number, err := strconv.ParseUint(found[i], 10, 32)
 		if err != nil {
-			return fmt.Errorf("read job %d: what it is a part of: %w", j.ID, err)
+			return fmt.Errorf("read job %d: its array or heterogeneous job: %w", j.ID, err)
 		}
 		*into = uint32(number)
 	}

@@ -26,13 +26,13 @@ const invalidJob = "Invalid job id specified"
 
 var (
 	// ErrUnknownJob means that the controller answered, and knows no such job.
-	ErrUnknownJob = errors.New("the controller knows no such job")
+	ErrUnknownJob = errors.New("the controller has no such job")
 	// ErrAmbiguous means that the job's name, comment or paths imitate scontrol's output.
 	ErrAmbiguous = errors.New("a text of the job's owner imitates scontrol's output")
 	// ErrNoDetail means that the answer does not say what the job was allocated.
 	ErrNoDetail = errors.New("the controller does not say what the job was allocated")
 	// ErrContradiction means that a job that has to do with vgpu would come out with nothing.
-	ErrContradiction = errors.New("what the job asked for and what it was allocated do not fit")
+	ErrContradiction = errors.New("request and allocation of the job do not fit each other")
 )
 
 // Client asks the controller of the cluster that SLURM_CONF names.

@@ -216,7 +216,7 @@ static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row 
 	if (!stands)
 		stands = "";
 	if (strcmp(stands, was)) {
-		snprintf(why, why_size, "somebody else has changed it");
+		snprintf(why, why_size, "it was changed meanwhile");
 		*is = stands;
 		return VGPU_DBD_CHANGED;
 	}

@@ -38,7 +38,7 @@ var (
 // ChangedError says that somebody else has changed the text since it was read.
 type ChangedError struct{ Is string }
 
-func (e *ChangedError) Error() string { return "somebody else has changed it meanwhile" }
+func (e *ChangedError) Error() string { return "it was changed meanwhile" }
 
 // Row names one run of a job, as sacct prints it.
 type Row struct {

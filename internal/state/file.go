@@ -83,7 +83,7 @@ func decode(data []byte) (State, []gpu, error) {
 	err := json.Unmarshal(data, &f)
 	// Before all else: a later version may have other fields, and compute the checksum otherwise.
 	if f.Version > Version {
-		return State{}, nil, fmt.Errorf("%w: %d, this release knows %d", ErrVersion, f.Version, Version)
+		return State{}, nil, fmt.Errorf("%w: %d, this release reads %d", ErrVersion, f.Version, Version)
 	}
 	if err != nil {
 		return State{}, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -26,7 +26,7 @@ func (tx *Tx) postJobMap() {
 	}
 	log := tx.store.Log
 	if err := makeDir(folder); err != nil {
-		log.Error("DCGM is not told which jobs the GPUs have", "reason", err)
+		log.Error("the files for DCGM with the jobs of the GPUs are not written", "reason", err)
 		return
 	}
 	for index, jobs := range jobsByGPU(tx.slices, tx.gpus) {
@@ -41,7 +41,7 @@ func (tx *Tx) postJobMap() {
 			err = trusted.WriteFile(path, []byte(strings.Join(jobs, "\n")+"\n"), 0o644)
 		}
 		if err != nil {
-			log.Error("DCGM is not told which jobs a GPU has", "nvml_index", index, "reason", err)
+			log.Error("the file for DCGM with the jobs of a GPU is not written", "nvml_index", index, "reason", err)
 		}
 	}
 }

@@ -221,7 +221,7 @@ func (tx *Tx) rebuild() error {
 			continue
 		}
 		if err != nil {
-			tx.store.Log.Error("a grant cannot be believed, its job loses its slices", "job", job, "reason", err)
+			tx.store.Log.Error("a grant cannot be used, its job loses its slices", "job", job, "reason", err)
 			continue
 		}
 		if g.BootID != tx.store.BootID || g.Job != uint32(job) {

@@ -94,7 +94,7 @@ func TestACancelledJobIsOneRunWhileItEnds(t *testing.T) {
 		t.Errorf("while its epilog runs it is told:\n%s", told)
 	}
 	for _, command := range []string{"explain", "report"} {
-		if told := run(t, one, tool("n1", command+" 99999")); told.Code != 1 || !strings.Contains(told.Stderr, "neither slurmctld nor the accounting database knows such a job") {
+		if told := run(t, one, tool("n1", command+" 99999")); told.Code != 1 || !strings.Contains(told.Stderr, "neither slurmctld nor the accounting database has such a job") {
 			t.Errorf("a job that there is not: %s", told)
 		}
 	}

@@ -55,7 +55,7 @@ func TestAConfigurationThatIsNotBelieved(t *testing.T) {
 			t.Errorf("%s: without a slice %s, with one %s", name, a, b)
 		}
 		log, err := os.ReadFile(c.Home.Path("log", "slurmd-n1.log"))
-		if err != nil || !strings.Contains(string(log), "vgpu: the configuration is not believed, the last good copy holds: "+path) {
+		if err != nil || !strings.Contains(string(log), "vgpu: the configuration cannot be used, the last good copy holds: "+path) {
 			t.Errorf("%s: slurmd's log says nothing of it: %v", name, err)
 		}
 	}
