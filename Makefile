@@ -67,7 +67,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci generate fmt check demo cluster cluster-down \
-	fuzz site-report bench soak soak-audit scale fragmentation simulation mutants coverage install installed uninstall packages test-packages clean help FORCE
+	fuzz site-report bench soak soak-audit scale simulation mutants coverage install installed uninstall packages test-packages clean help FORCE
 
 all: build
 
@@ -106,9 +106,6 @@ $(BUILD)/vgpu-bench: FORCE
 $(BUILD)/vgpu-soak: FORCE
 	@mkdir -p $(@D)
 	$(GOBUILD) -o $@ ./test/soak
-$(BUILD)/vgpu-fragmentation: FORCE
-	@mkdir -p $(@D)
-	$(GOBUILD) -o $@ ./test/fragmentation
 $(BUILD)/summary: FORCE
 	@mkdir -p $(@D)
 	$(GOBUILD) -o $@ ./test/summary
@@ -228,9 +225,6 @@ SCALE_NODES ?= 16
 SCALE_JOBS ?= 10000
 scale: build $(BUILD)/vgpu-soak ## SCALE_JOBS jobs of two users through SCALE_NODES nodes, with kill -9; is each run accounted, nothing left?
 	@$(SUDO) $(BUILD)/vgpu-soak -scale $(SCALE_JOBS) -nodes $(SCALE_NODES) -cpus 4 $(SOAK_FLAGS)
-
-fragmentation: build $(BUILD)/vgpu-fragmentation ## 200 mixed jobs on two GPUs: none fails, none waits longer than in a plan that knows all
-	@$(SUDO) $(BUILD)/vgpu-fragmentation $(FRAGMENTATION_FLAGS)
 
 simulation: ## a day of mixed slices on 1,000 nodes, without running anything: waits and fragments by who chooses GPUs (--json prints the numbers)
 	@$(GO) run ./test/simulation -svg docs/pictures/simulation.svg $(SIMULATION_FLAGS)
