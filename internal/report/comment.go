@@ -62,47 +62,66 @@ type CommentSlice struct {
 	usage.Figures
 	Earlier []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
 	Curve   string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+	// Later are figures that a later build has counted.
+	Later map[string]json.RawMessage `json:"-"`
 }
 
-// inText has the fields of a CommentSlice, and the same struct with the names that they have in the text. It is made when it is first
-// asked for: each prolog and epilog has this package, and seldom a text.
-var inText = sync.OnceValues(func() (fields []reflect.StructField, same reflect.Type) {
+// textForm has the fields of a CommentSlice, the same struct with the names that they have in the text, and those names.
+type textForm struct {
+	fields []reflect.StructField
+	same   reflect.Type
+	names  map[string]bool
+}
+
+// inText is made when it is first asked for: each prolog and epilog has this package, and seldom a text.
+var inText = sync.OnceValue(func() textForm {
+	form := textForm{names: map[string]bool{}}
 	var named []reflect.StructField
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[CommentSlice]()) {
-		if f.Anonymous {
+		if f.Anonymous || f.Tag.Get("json") == "-" {
 			continue
 		}
-		fields = append(fields, f)
+		form.fields = append(form.fields, f)
 		tag := f.Tag
 		if name, ok := tag.Lookup("comment"); ok {
 			tag = reflect.StructTag(fmt.Sprintf("json:%q", name))
 		}
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		form.names[name] = true
 		named = append(named, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
 	}
-	return fields, reflect.StructOf(named)
+	form.same = reflect.StructOf(named)
+	return form
 })
 
 // MarshalJSON is for the text.
 func (s CommentSlice) MarshalJSON() ([]byte, error) {
-	shown, same := inText()
-	text, slice := reflect.New(same).Elem(), reflect.ValueOf(s)
-	for i, f := range shown {
+	form := inText()
+	text, slice := reflect.New(form.same).Elem(), reflect.ValueOf(s)
+	for i, f := range form.fields {
 		text.Field(i).Set(slice.FieldByIndex(f.Index))
 	}
 	part, err := marshal(text.Interface())
-	return []byte(part), err
+	later := maps.Clone(s.Later)
+	maps.DeleteFunc(later, func(name string, _ json.RawMessage) bool { return form.names[name] })
+	if err != nil || len(later) == 0 {
+		return []byte(part), err
+	}
+	more, err := marshal(later)
+	return []byte(strings.TrimSuffix(part, "}") + "," + more[1:]), err
 }
 
 // UnmarshalJSON is its reverse.
 func (s *CommentSlice) UnmarshalJSON(data []byte) error {
-	shown, same := inText()
-	text, slice := reflect.New(same), reflect.ValueOf(s).Elem()
+	form := inText()
+	text, slice := reflect.New(form.same), reflect.ValueOf(s).Elem()
 	if err := json.Unmarshal(data, text.Interface()); err != nil {
 		return err
 	}
-	for i, f := range shown {
+	for i, f := range form.fields {
 		slice.FieldByIndex(f.Index).Set(text.Elem().Field(i))
 	}
+	s.Later = usage.FiguresBesides(data, form.names)
 	return nil
 }
 
@@ -239,8 +258,8 @@ func marshal(object any) (string, error) {
 
 func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
-	for _, d := range rec.Devices {
-		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, Figures: d.Figures, Earlier: d.Earlier})
+	for i, d := range rec.Devices {
+		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, Figures: d.Figures, Earlier: d.Earlier, Later: rec.LaterFigures(i)})
 	}
 	return slices
 }
@@ -268,7 +287,7 @@ func Stands(text string, rec usage.Record) bool {
 			if !strings.EqualFold(string(got[i].GPU), string(want[i].GPU)) {
 				return false
 			}
-			got[i].GPU, got[i].Curve = want[i].GPU, want[i].Curve
+			got[i].GPU, got[i].Curve, got[i].Later = want[i].GPU, want[i].Curve, want[i].Later
 			if !reflect.DeepEqual(got[i], want[i]) {
 				return false
 			}

@@ -34,15 +34,20 @@ func TestMerge(t *testing.T) {
 	other.Node = "n2"
 	caught := sample(7)
 	caught.Devices[0].Caught = usage.Caught{Seen: "runs while it is kept off", Frozen: 2, Killed: 1}
+	later := sample(7) // the slice of a later build, as a reporter of this one reads it
+	later.Later = map[string]any{"devices": []any{map[string]any{"made_up": 77, "refused": 2, "mode": "x", "timeline": []any{nil}}}}
+	laterComment := strings.Replace(sampleComment, `12.5}`, `12.5,"made_up":77}`, 1)
 	for name, tc := range map[string]struct {
 		existing string
 		rec      usage.Record
 		want     string
 	}{
-		"empty":   {"", sample(7), sampleComment},
-		"again":   {sampleComment, sample(7), sampleComment},
-		"caught":  {"", caught, strings.Replace(sampleComment, `12.5}`, `12.5,"seen":"runs while it is kept off","frozen":2,"killed":1}`, 1)},
-		"refused": {"", refused, `{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free; \"h200\" only"}}}`},
+		"later":            {"", later, laterComment},
+		"later, elsewhere": {strings.ReplaceAll(laterComment, "n1", "n0"), sample(7), strings.Replace(laterComment, `"n1"`, `"n0"`, 1)[:len(laterComment)-3] + `,` + sampleComment[len(`{"vgpu":{"v":1,"nodes":{`):]},
+		"empty":            {"", sample(7), sampleComment},
+		"again":            {sampleComment, sample(7), sampleComment},
+		"caught":           {"", caught, strings.Replace(sampleComment, `12.5}`, `12.5,"seen":"runs while it is kept off","frozen":2,"killed":1}`, 1)},
+		"refused":          {"", refused, `{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free; \"h200\" only"}}}`},
 		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}],` +
 			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}]}}}`},
 		"text":               {`paid by "X" <it's>`, sample(7), `{"text":"paid by \"X\" <it's>",` + sampleComment[1:]},

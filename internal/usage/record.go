@@ -48,6 +48,8 @@ type Record struct {
 	PutBack time.Time `json:"put_back,omitzero"`
 	// Outcome is what became of the report, in words; empty while it waits in the spool.
 	Outcome string `json:"outcome,omitempty"`
+	// Later is what a later build has written besides, in the places where it stood; nil: nothing. Whoever writes the record again keeps it.
+	Later any `json:"-"`
 }
 
 // Device is one slice: what was granted and what was used of it.

@@ -5,7 +5,6 @@ package usage
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,7 +60,7 @@ func writeRecord(path string, rec Record) error {
 	if rec.Devices == nil {
 		rec.Devices = []Device{}
 	}
-	data, err := json.Marshal(rec)
+	data, err := encode(rec)
 	if err != nil {
 		return fmt.Errorf("write usage record %s: %w", path, err)
 	}
@@ -78,8 +77,8 @@ func readRecord(path string) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("read usage record: %w", err)
 	}
-	var rec Record
-	if err := json.Unmarshal(data, &rec); err != nil {
+	rec, err := decode(data)
+	if err != nil {
 		return Record{}, fmt.Errorf("read usage record %s: %w: %w", path, ErrRecord, err)
 	}
 	job, restart, ok := parseFileName(filepath.Base(path))
