@@ -45,6 +45,26 @@ static bool free_now(uint64_t *bytes)
 	return true;
 }
 
+/* What the driver says that this process uses. Where it cannot be asked at all, what was guessed goes. */
+static bool ask_driver(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
+{
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
+	bool comes = vgpu_report_is_coming(p); /* before it may have come, so that it is asked then */
+	bool answers = vgpu_report_bytes(p, device, bytes);
+	uint64_t wrong;
+
+	if (comes && !answers)
+		return false;
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
+	wrong = vgpu_minus(overhead->bytes, overhead->promised_bytes + overhead->coming_bytes);
+	wrong = !answers && overhead->is_guess ? wrong : 0;
+	overhead->is_guess = 0;
+	overhead->bytes -= wrong;
+	vgpu_account_give_back(p, device, wrong);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
+	return answers;
+}
+
 /* more_bytes: what did not fit, when it returns false. */
 static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force,
 			   uint64_t *more_bytes)
@@ -62,7 +82,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 		SET(overhead->allocated_bytes, before);
 		SET(overhead->managed_bytes, managed);
 	}
-	if (!vgpu_report_bytes(p, device, &reported))
+	if (!ask_driver(p, device, &reported))
 		return true;
 	after = allocated(p, device, &may_take_after);
 	managed_after = vgpu_blocks_managed_bytes(p, device);
@@ -300,6 +320,7 @@ void vgpu_overhead_end(struct vgpu_process *p, uint32_t device)
 {
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	vgpu_overheads(p)->of[device].promised_bytes = 0;
+	vgpu_overheads(p)->of[device].is_guess = 0;
 	vgpu_account_give_back(
 		p, device, vgpu_overheads(p)->of[device].bytes - vgpu_overheads(p)->of[device].coming_bytes);
 	vgpu_overheads(p)->of[device].bytes = vgpu_overheads(p)->of[device].coming_bytes;
@@ -318,7 +339,7 @@ void vgpu_overhead_coming(struct vgpu_process *p, uint32_t device, uint64_t byte
 }
 
 /* Returns what the driver uses for itself besides; UINT64_MAX when another context is being made. */
-static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool give_back)
+static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool give_back, bool is_guess)
 {
 	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 	uint64_t others;
@@ -326,6 +347,7 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	others = overhead->contexts_coming-- == 1 ? vgpu_minus(overhead->bytes, bytes) : UINT64_MAX;
 	overhead->coming_bytes -= bytes;
+	overhead->is_guess |= is_guess;
 	if (give_back) {
 		bytes = vgpu_smaller(bytes, overhead->bytes);
 		overhead->bytes -= bytes;
@@ -337,15 +359,15 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 
 void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	came(p, device, bytes, true);
+	came(p, device, bytes, true, false);
 }
 
 bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
-	bool answered = vgpu_report_bytes(p, device, &reported);
+	bool answered = ask_driver(p, device, &reported);
 	bool later = !answered && vgpu_report_is_coming(p);
-	uint64_t others = came(p, device, bytes, !answered && !later);
+	uint64_t others = came(p, device, bytes, !answered && !later, later);
 	bool fits = !answered || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false,
 						&more);
 

@@ -29,6 +29,7 @@ static struct vgpu_process *const process = &whole.process;
 static uint64_t reported_bytes, managed_bytes, unseen_bytes, limit_bytes;
 static void (*meanwhile)(void); /* while NVML is asked */
 static unsigned asked;
+static bool nvml_comes, nvml_fails;
 
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
@@ -56,13 +57,13 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 	if (meanwhile != NULL)
 		meanwhile();
 	*bytes = reported_bytes;
-	return true;
+	return !nvml_comes && !nvml_fails;
 }
 
 bool vgpu_report_is_coming(struct vgpu_process *p)
 {
 	(void)p;
-	return false;
+	return nvml_comes;
 }
 
 uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device)
@@ -115,6 +116,7 @@ static void begin(uint64_t allocated_mib, uint64_t driver_mib)
 {
 	memset(&whole, 0, sizeof(whole));
 	meanwhile = NULL;
+	nvml_comes = nvml_fails = false;
 	managed_bytes = unseen_bytes = 0;
 	limit_bytes = 1000 * MIB;
 	reported_bytes = (allocated_mib + driver_mib) * MIB;
@@ -262,6 +264,34 @@ static void a_context_that_comes_is_charged_with_what_it_costs(void)
 	CHECK_IS(vgpu_account(process)->held_bytes[0], 300 * MIB);
 }
 
+/* NVML still starts when a context was made. */
+static void a_guess_stays_until_nvml_can_say_or_has_failed(void)
+{
+	uint64_t cost;
+
+	for (int fails = 0; fails < 2; fails++) {
+		begin(100, 0);
+		reported_bytes += 120 * MIB;
+		CHECK(vgpu_overhead_promise(process, 0, 20 * MIB));
+		CHECK(vgpu_account_charge(process, 0, 500 * MIB));
+		vgpu_overhead_coming(process, 0, 500 * MIB);
+		nvml_comes = true;
+		CHECK(vgpu_overhead_came(process, 0, 500 * MIB, &cost));
+		CHECK_IS(cost, UINT64_MAX);
+		CHECK(vgpu_overhead_settle(process, 0));
+		driver_has(520);
+		nvml_comes = false;
+		nvml_fails = fails;
+		vgpu_overhead_await(process, 0);
+		driver_has(fails ? 20 : 140);
+		/* What was measured is no guess any more. */
+		nvml_fails = true;
+		CHECK(vgpu_overhead_settle(process, 0));
+		driver_has(fails ? 20 : 140);
+		CHECK_IS(vgpu_account(process)->held_bytes[0], (fails ? 120 : 240) * MIB);
+	}
+}
+
 /* One that was in the driver when more was loaded says nothing of that. */
 static void the_first_launch_after_each_load_is_awaited(void)
 {
@@ -292,6 +322,7 @@ int main(void)
 	CASE(what_is_not_reported_is_not_the_drivers_to_give_back);
 	CASE(what_was_promised_stays_until_it_has_come);
 	CASE(a_context_that_comes_is_charged_with_what_it_costs);
+	CASE(a_guess_stays_until_nvml_can_say_or_has_failed);
 	CASE(the_first_launch_after_each_load_is_awaited);
 	return summary();
 }
