@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -35,9 +37,21 @@ func (d *doctor) vgpud(ctx context.Context) {
 	}
 	if runs, err := trusted.IsLocked(d.config.Run().VgpudLock()); err == nil && runs {
 		kept := d.keptSlices(current.Slices, refused)
+		d.chores()
 		d.looksAt(kept)
 		d.setsSlices(kept)
 		d.seesAll(kept)
+	}
+}
+
+// chores finds commands that vgpud runs from time to time and that fail.
+func (d *doctor) chores() {
+	for _, command := range []string{"sample", "audit", "sweep", "records --flush"} {
+		name, _, _ := strings.Cut(command, " ")
+		if mark, err := os.Stat(d.config.Run().VgpudFailed(name)); err == nil {
+			d.Bad("vgpud", "vgpuctl "+command+", as root, says why, and so does vgpud's log",
+				"`vgpuctl %s`, which it runs from time to time, has failed since %s", name, mark.ModTime().Format(time.DateTime))
+		}
 	}
 }
 
@@ -62,9 +76,10 @@ func (d *doctor) keptSlices(held []state.Slice, refused []device.UUID) (kept []k
 			continue
 		}
 		groups, err := ledger.ReadGroups(run.Groups(s.Job), s.Job)
-		// What is written down may be of processes that were killed: those have no memory.
-		here := err == nil && used.Devices[at].UsedBytes > 0 && slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 })
-		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], used.Devices[at].UsedBytes, now), here})
+		has := hasProgram(run, g, at, used, now)
+		// What is written down may be of processes that were killed: those have no memory. A ledger that its user has spoiled hides that.
+		here := err == nil && (has || used.Spoiled != nil) && slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 })
+		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], has, now), here})
 	}
 	return kept
 }

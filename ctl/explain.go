@@ -227,7 +227,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 			slice.UsedMiB, slice.Figures = used.Slice(i)
 		}
 		if s.Priority == device.PriorityLatency {
-			slice.WithoutEffect = whyNotFirst(dir, refused, s.Device)
+			slice.WithoutEffect = whyNotFirst(dir, refused, s.Device, g.Policy)
 		}
 		e.Slices = append(e.Slices, slice)
 	}

@@ -166,7 +166,7 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 			d := used.totals.Devices[i]
 			status.UsedMiB, status.Figures = used.totals.Slice(i)
 			status.shareStatus = shareOf(status.Time, l.now.Sub(s.Since.Time()))
-			status.Counted = countedOf(used.totals.Counted[i], d.UsedBytes, l.timeNow)
+			status.Counted = countedOf(used.totals.Counted[i], hasProgram(l.cfg.Run(), g, i, used.totals, l.timeNow), l.timeNow)
 			status.steps, status.place = used.steps, i
 			if used.totals.Spoiled == nil {
 				status.use = &d

@@ -364,7 +364,7 @@ func printChanged(out io.Writer, done changed) {
 			fmt.Fprintf(out, "  %d MiB are in use: they stay in use, and nothing more is given out until less than %d MiB are\n", s.usedMiB, s.MemMiB)
 		}
 		if s.capped && s.Priority == device.PriorityLatency {
-			fmt.Fprintln(out, "  priority latency has no effect on a slice with policy cap: it needs elastic, which a job asks for with --vgpu-policy=elastic")
+			fmt.Fprintln(out, "  priority latency has no effect on a slice with policy cap: "+needsElastic)
 		}
 	}
 	steps := slices.Clone(done.Steps)

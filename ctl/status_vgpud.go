@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -43,9 +45,31 @@ type countedStatus struct {
 // freshLook is how old a look may be that still says something of the present. vgpud looks ten times a second at a slice that has work.
 const freshLook = 2 * time.Second
 
+// youngFor is until what age of a process vgpud may not have seen it yet: it looks for new ones twice in that time at least.
+const youngFor = time.Second
+
+// hasProgram says that a job's process has memory of a slice, by its own word, and had it for long enough to be seen.
+func hasProgram(run rundir.Dir, g grant.Grant, slice int, used usage.Totals, now time.Duration) bool {
+	if used.Spoiled != nil || used.Devices[slice].UsedBytes == 0 {
+		return false
+	}
+	if c := used.Counted[slice]; c.LookedNs != 0 && c.Flags&ledger.TimeIdle == 0 { // it was seen
+		return true
+	}
+	slots, err := ledger.ReadSlots(run.Ledger(g.Job), g.Job, len(g.Slices))
+	if err != nil {
+		return true
+	}
+	slots = slices.DeleteFunc(slots, func(s ledger.Slot) bool { return s.Bytes[slice] == 0 })
+	return len(slots) == 0 || slices.ContainsFunc(slots, func(s ledger.Slot) bool {
+		began := time.Duration(min(s.StartTicks, 1<<40)) * ledger.Tick
+		return began > now || now-began >= youngFor
+	})
+}
+
 // countedOf is nil for a slice that vgpud has not looked at. Who has memory of the GPU has something to compute with there: where vgpud knows of
 // nothing, it does not see a process.
-func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *countedStatus {
+func countedOf(counted ledger.TimeDevice, hasProgram bool, now time.Duration) *countedStatus {
 	if counted.LookedNs == 0 {
 		return nil
 	}
@@ -54,7 +78,7 @@ func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *
 	c := countedStatus{Seen: caught.Seen, Killed: caught.Killed, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
 		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
 		Idle: counted.Flags&ledger.TimeIdle != 0}
-	c.Unnamed = counted.Flags&ledger.TimeUnnamed != 0 || c.Idle && usedBytes > 0
+	c.Unnamed = counted.Flags&ledger.TimeUnnamed != 0 || c.Idle && hasProgram
 	if ago < freshLook && counted.Flags&ledger.TimeUncounted == 0 {
 		percent := float64(counted.Percent) / 100
 		c.Percent = &percent
@@ -82,8 +106,14 @@ func (s *nodeStatus) addKeepers(run rundir.Dir, refused []device.UUID) {
 	}
 }
 
+// needsElastic is about a slice of priority latency whose policy is cap.
+const needsElastic = "it needs elastic, which a job asks for with --vgpu-policy=elastic"
+
 // whyNotFirst is why a slice of priority latency on a GPU goes before nobody just now; "": it may.
-func whyNotFirst(run rundir.Dir, refused []device.UUID, gpu device.UUID) string {
+func whyNotFirst(run rundir.Dir, refused []device.UUID, gpu device.UUID, policy request.Policy) string {
+	if policy != request.PolicyElastic {
+		return "its policy is cap, and " + needsElastic
+	}
 	if slices.Contains(refused, gpu) {
 		return "the driver refuses vgpud its calls on its GPU; vgpuctl doctor, and vgpud's log, say why"
 	}

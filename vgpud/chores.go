@@ -20,6 +20,7 @@ import (
 
 	inst "github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // chore is a command of vgpuctl's that the supervisor runs from time to time, beside the shares: it is a process of its own, with less of the processor
@@ -114,6 +115,7 @@ func (r *running) goOn() {
 	runtime.LockOSThread()
 	if err := lower(r.may); err != nil {
 		r.n.log.Error("vgpud does not run what it should from time to time", "command", r.args[0], "reason", err)
+		r.mark(err)
 		return
 	}
 	empty, last := true, time.Now()
@@ -145,6 +147,8 @@ func (r *running) goOn() {
 		if since := time.Since(last); r.isNeeded == nil || r.isNeeded(r.n, empty, since) {
 			last = time.Now()
 			r.note(r.do())
+		} else {
+			r.mark(nil)
 		}
 		if due = (time.Time{}); !empty {
 			sooner(r.each)
@@ -227,6 +231,17 @@ func (r *running) note(err error) {
 		r.n.log.Info("a command that vgpud runs from time to time works again", "command", r.args[0])
 	}
 	r.says = says
+	r.mark(err)
+}
+
+// mark is for doctor, which says since when a command fails.
+func (r *running) mark(err error) {
+	path := r.n.cfg.Run().VgpudFailed(r.args[0])
+	if err == nil {
+		_ = os.Remove(path)
+	} else if _, missing := os.Lstat(path); missing != nil {
+		_ = trusted.WriteFile(path, nil, 0o644)
+	}
 }
 
 // firstWords keeps the first words that a command says. The buffer is not embedded: os/exec would use its ReadFrom, which goes around Write.

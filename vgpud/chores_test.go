@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
@@ -133,6 +134,28 @@ func TestAChoreThatHangsIsEnded(t *testing.T) {
 	if said := d.said(); strings.Count(said, "has failed: command=audit") != 1 || !strings.Contains(said, "it took too long") {
 		t.Errorf("it says\n%s", said)
 	}
+}
+
+// Doctor reads by a file since when a command fails.
+func TestAChoreThatFailsIsMarked(t *testing.T) {
+	d := withCommands(t, `[ "$1" != sample ] || [ ! -e "$(dirname "$0")/fails" ]`)
+	fails, mark := filepath.Join(filepath.Dir(d.program), "fails"), rundir.Dir(d.run).VgpudFailed("sample")
+	if err := os.WriteFile(fails, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.begin("HURRY=1")
+	d.hold(7, aSlice(7))
+	var first os.FileInfo
+	d.await("a mark", func() (is bool) { info, err := os.Stat(mark); first = info; return err == nil })
+	more := len(d.noted("sample")) + 3
+	d.await("more failures", func() bool { return len(d.noted("sample")) >= more })
+	if now, err := os.Stat(mark); err != nil || !now.ModTime().Equal(first.ModTime()) {
+		t.Errorf("%v: the first failure was at %s", err, first.ModTime())
+	}
+	if err := os.Remove(fails); err != nil {
+		t.Fatal(err)
+	}
+	d.await("its end", func() bool { _, err := os.Stat(mark); return os.IsNotExist(err) })
 }
 
 func TestOfAFailureTheLogHasTheBeginning(t *testing.T) {

@@ -48,6 +48,11 @@ func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
 // VgpudRefused are the GPUs on which the driver refuses vgpud its calls: the library holds the caps there.
 func (d Dir) VgpudRefused() string { return filepath.Join(string(d), "vgpud.refused") }
 
+// VgpudFailed is there while a command that vgpud runs from time to time fails; its time is that of the first failure.
+func (d Dir) VgpudFailed(command string) string {
+	return filepath.Join(string(d), "vgpud.failed."+command)
+}
+
 // Counts are what prologs did since boot, for who watches the node; whoever adds to them holds the state's lock.
 func (d Dir) Counts() string { return filepath.Join(string(d), "counts.json") }
 
