@@ -31,8 +31,8 @@ type countingFlags struct{ shards, counts bool }
 var errNotBeside = errors.New("--shards: config.yaml has whole_gpus or slurm_gpus, and Slurm picks no GPU beside them: take them out first")
 
 // counting decides by the flags, then by config.yaml, then by the Slurm of this node. slurmctld, which does the counting, is never older.
-// version is that Slurm; "": not known.
-func (f countingFlags) counting(version string, cfg config.Config) (counting, error) {
+// ask says which that is; "": it is not known.
+func (f countingFlags) counting(ask func() string, cfg config.Config) (counting, error) {
 	split := cfg.WholeGPUs || len(cfg.SlurmGPUs) > 0
 	said := ""
 	if cfg.ShardsSaid {
@@ -43,14 +43,19 @@ func (f countingFlags) counting(version string, cfg config.Config) (counting, er
 		return counting{}, fmt.Errorf("--shards and --counts: give one of the two%w", errUsage)
 	case f.shards && split:
 		return counting{}, errNotBeside
+	case f.counts && cfg.Shards:
+		return counting{false, "--counts: " + said + "and vgpu-prolog refuses every slice until it says shards: false."}, nil
+	case f.counts, !f.shards && (cfg.ShardsSaid || split):
+		return counting{shards: cfg.Shards}, nil
+	}
+	version := ask()
+	switch {
 	case f.shards && version != "" && !sitecheck.CountsShards(version):
 		return counting{true, "--shards: " + tooOld(version) + "."}, nil
 	case f.shards && !cfg.Shards:
 		return counting{true, "--shards: " + said + "and vgpu-prolog refuses every slice until it says shards: true."}, nil
-	case f.counts && cfg.Shards:
-		return counting{false, "--counts: " + said + "and vgpu-prolog refuses every slice until it says shards: false."}, nil
-	case f.shards, f.counts, cfg.ShardsSaid, split:
-		return counting{shards: (f.shards || cfg.Shards) && !f.counts}, nil
+	case f.shards:
+		return counting{shards: true}, nil
 	case version == "":
 		return counting{false, "Counts, which every Slurm has: it is not known which one runs here. From " + sitecheck.FirstWithShards + " on take vgpu-gres --shards."}, nil
 	case !sitecheck.CountsShards(version):

@@ -28,23 +28,27 @@ func TestWhoPicksTheGPU(t *testing.T) {
 		why           string
 	}{
 		{"not known which Slurm", "", config.Default(), countingFlags{}, false, "it is not known which one runs here"},
-		{"not known, and said", "", said(true), countingFlags{}, true, ""},
+		{"said", "-", said(true), countingFlags{}, true, ""},
 		{"old", "23.02.7", config.Default(), countingFlags{}, false, "Slurm 23.02.7 can give"},
 		{"new", "26.05.5", config.Default(), countingFlags{}, true, "Write shards: true into config.yaml"},
-		{"new, and said", "26.05.5", said(true), countingFlags{}, true, ""},
-		{"new, and said otherwise", "26.05.5", said(false), countingFlags{}, false, ""},
-		{"whole_gpus", "26.05.5", whole, countingFlags{}, false, ""},
-		{"counts by flag", "26.05.5", config.Default(), countingFlags{counts: true}, false, ""},
-		{"counts against the file", "26.05.5", said(true), countingFlags{counts: true}, false, "until it says shards: false"},
+		{"said otherwise", "-", said(false), countingFlags{}, false, ""},
+		{"whole_gpus", "-", whole, countingFlags{}, false, ""},
+		{"counts by flag", "-", config.Default(), countingFlags{counts: true}, false, ""},
+		{"counts against the file", "-", said(true), countingFlags{counts: true}, false, "until it says shards: false"},
 		{"shards against the file", "26.05.5", said(false), countingFlags{shards: true}, true, "until it says shards: true"},
 		{"shards of an old Slurm", "22.05.8", config.Default(), countingFlags{shards: true}, true, "Slurm 22.05.8 can give"},
 	} {
-		got, err := tt.flags.counting(tt.version, tt.cfg)
+		got, err := tt.flags.counting(func() string {
+			if tt.version == "-" {
+				t.Errorf("%s: Slurm is asked for its version", tt.name)
+			}
+			return tt.version
+		}, tt.cfg)
 		if err != nil || got.shards != tt.shards || (got.why == "") != (tt.why == "") || !strings.Contains(got.why, tt.why) {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
 		}
 	}
-	if _, err := (countingFlags{shards: true}).counting("26.05.5", whole); err == nil {
+	if _, err := (countingFlags{shards: true}).counting(func() string { return "26.05.5" }, whole); err == nil {
 		t.Error("shards beside whole_gpus")
 	}
 }

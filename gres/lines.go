@@ -46,8 +46,10 @@ func lineCommands(o *options) []*cobra.Command {
 					return err
 				}
 				n := node{name: o.node, config: asWritten}
-				if n.by, err = flags.counting(slurmVersion(command.Context(), forNode), forNode); err != nil {
-					return err
+				if name != "plugstack.conf" {
+					if n.by, err = flags.counting(func() string { return slurmVersion(command.Context(), forNode) }, forNode); err != nil {
+						return err
+					}
 				}
 				if gpus {
 					if n.inventory, err = known(forNode); err != nil {
