@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +25,6 @@ const (
 	requestTime    = 5 * time.Second
 	answerTime     = requestTime + lookTime + 10*time.Second
 	maxOpen        = 16
-	// maxOfOne is of one address: a scrape from another one has room.
-	maxOfOne = 12
 )
 
 // serve answers until it cannot.
@@ -43,60 +43,79 @@ func serve(listener net.Listener, l *looker) error {
 	mux.Handle("GET /metrics", metrics)
 	server := http.Server{Handler: mux, MaxHeaderBytes: maxHeaderBytes, ReadTimeout: requestTime, WriteTimeout: answerTime}
 	server.SetKeepAlivesEnabled(false)
-	return server.Serve(&bounded{Listener: listener, of: make(map[string]int)})
+	return server.Serve(&bounded{Listener: listener})
 }
 
-// bounded closes connections of which there are too many.
+// bounded closes connections of which there are too many: whoever has the most of them gives up his oldest one for each that comes.
 type bounded struct {
 	net.Listener
 
-	mu  sync.Mutex
-	all int
-	of  map[string]int
+	mu   sync.Mutex
+	open []*counted // the oldest first
 }
 
 func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		conn, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()) // "": all of a socket that has none
-		if b.take(host) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { b.leave(host) })}, nil
-		}
-		conn.Close()
+	conn, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	c := &counted{Conn: conn, of: b, host: hostOf(conn.RemoteAddr())}
+	if given := b.take(c); given != nil {
+		given.Close()
+	}
+	return c, nil
 }
 
-func (b *bounded) take(host string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.all >= maxOpen || b.of[host] >= maxOfOne {
-		return false
+// hostOf is who has a connection: this node has as many addresses as it likes, and each host of IPv6 has 2^64.
+func hostOf(address net.Addr) netip.Prefix {
+	of, _ := netip.ParseAddrPort(address.String()) // none: all of a socket that has none
+	ip, bits := of.Addr().Unmap(), 64
+	switch {
+	case ip.IsLoopback():
+		ip = netip.IPv6Loopback()
+	case ip.Is4():
+		bits = 32
 	}
-	b.all++
-	b.of[host]++
-	return true
+	host, _ := ip.WithZone("").Prefix(bits)
+	return host
 }
 
-func (b *bounded) leave(host string) {
+// take returns the connection that another one is closed for.
+func (b *bounded) take(c *counted) (given *counted) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all--
-	if b.of[host]--; b.of[host] == 0 {
-		delete(b.of, host)
+	b.open = append(b.open, c)
+	if len(b.open) <= maxOpen {
+		return nil
 	}
+	of := make(map[netip.Prefix]int)
+	for _, c := range b.open {
+		of[c.host]++
+	}
+	for _, c := range b.open {
+		if given == nil || of[c.host] > of[given.host] {
+			given = c
+		}
+	}
+	return given
+}
+
+func (b *bounded) leave(c *counted) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = slices.DeleteFunc(b.open, func(other *counted) bool { return other == c })
 }
 
 // counted is one of them.
 type counted struct {
 	net.Conn
-	leave func()
+
+	of   *bounded
+	host netip.Prefix
 }
 
 func (c *counted) Close() error {
-	defer c.leave()
+	c.of.leave(c)
 	return c.Conn.Close()
 }
 

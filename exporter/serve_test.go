@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -228,8 +229,8 @@ func TestALookThatHangsIsOne(t *testing.T) {
 func TestRequestsShareALook(t *testing.T) {
 	l, starts := played(t, "sleep 0.3; says")
 	address := served(t, l)
-	answers := make(chan int, maxOfOne)
-	for range maxOfOne {
+	answers := make(chan int, maxOpen)
+	for range maxOpen {
 		go func() {
 			response, _ := ask(t, address, scrape)
 			if response == nil {
@@ -239,7 +240,7 @@ func TestRequestsShareALook(t *testing.T) {
 			answers <- response.StatusCode
 		}()
 	}
-	for range maxOfOne {
+	for range maxOpen {
 		if status := <-answers; status != 200 {
 			t.Errorf("answered by %d", status)
 		}
@@ -249,44 +250,76 @@ func TestRequestsShareALook(t *testing.T) {
 	}
 }
 
-// One address cannot take all connections, and gets its own back.
+// from is a connection from an address.
+func from(address string) *counted {
+	here, there := net.Pipe()
+	there.Close()
+	tcp, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		panic(err)
+	}
+	return &counted{Conn: here, host: hostOf(tcp)}
+}
+
+// Whoever has the most connections gives one up: nobody keeps a scrape from elsewhere away, and no scrape of his own.
 func TestConnectionsAreBounded(t *testing.T) {
-	b := &bounded{of: make(map[string]int)}
-	for range maxOfOne {
-		if !b.take("a") {
-			t.Fatal("refused too early")
+	for name, tc := range map[string]struct {
+		many func(i int) string
+		host netip.Prefix
+	}{
+		"this node": {func(i int) string { return fmt.Sprintf("127.0.%d.1:%d", i, 1000+i) }, netip.MustParsePrefix("::/64")},
+		"IPv4":      {func(i int) string { return fmt.Sprintf("[::ffff:10.0.0.1]:%d", 1000+i) }, netip.MustParsePrefix("10.0.0.1/32")},
+		"IPv6":      {func(i int) string { return fmt.Sprintf("[2001:db8::%d]:1000", i) }, netip.MustParsePrefix("2001:db8::/64")},
+	} {
+		b := &bounded{}
+		var oldest *counted
+		for i := range maxOpen {
+			c := from(tc.many(i))
+			if i == 0 {
+				oldest = c
+			}
+			if given := b.take(c); given != nil || c.host != tc.host {
+				t.Errorf("%s: connection %d of %s: one is closed: %v", name, i, c.host, given != nil)
+			}
+		}
+		scrape := from("10.0.0.2:1000")
+		if given := b.take(scrape); given != oldest {
+			t.Errorf("%s: another one than the oldest is closed for a scrape from elsewhere", name)
+		}
+		b.leave(oldest)
+		for i := range 3 * maxOpen { // they cannot have it closed
+			given := b.take(from(tc.many(i)))
+			if given == nil || given == scrape {
+				t.Fatalf("%s: the scrape is closed, or none", name)
+			}
+			b.leave(given)
+		}
+		b.leave(scrape)
+		if given := b.take(from(tc.many(0))); given != nil {
+			t.Errorf("%s: who has left still counts", name)
 		}
 	}
-	if b.take("a") {
-		t.Error("one more of the same address")
-	}
-	for range maxOpen - maxOfOne {
-		if !b.take("b") {
-			t.Error("another address is refused")
-		}
-	}
-	if b.take("c") {
-		t.Error("one more of all")
-	}
-	b.leave("a")
-	if !b.take("c") {
-		t.Error("who has left still counts")
-	}
+}
+
+// A scrape gets through while others send nothing: also from their own address, and after they have gone.
+func TestAScrapeGetsThrough(t *testing.T) {
 	l, _ := played(t, "says")
 	address := served(t, l)
-	for range maxOfOne { // which send nothing, and go
+	var idle []net.Conn
+	for range 2 * maxOpen {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.Close()
+		defer conn.Close()
+		idle = append(idle, conn)
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if response, _ := ask(t, address, scrape); response != nil {
-			break
+	for range 2 {
+		if response, _ := ask(t, address, scrape); response == nil || response.StatusCode != http.StatusOK {
+			t.Errorf("answered by %+v", response)
 		}
-		if time.Now().After(until) {
-			t.Fatal("who has gone still counts")
+		for _, conn := range idle {
+			conn.Close()
 		}
 	}
 }
