@@ -13,7 +13,7 @@ struct vgpu_overhead {
 	uint64_t promised_bytes; /* of these: heaps that the driver may not have made yet */
 	uint64_t coming_bytes; /* and contexts that are being made */
 	uint32_t contexts_coming;
-	uint32_t is_guess; /* the driver could not be asked yet what the contexts take: nothing was measured */
+	uint32_t is_guess; /* the driver could not be asked yet what the contexts take */
 	uint64_t read_ns; /* when the driver was asked last */
 	uint64_t measured_bytes; /* what it had taken then; UINT64_MAX: it did not say */
 	uint64_t free_bytes; /* the device's free memory then */
