@@ -67,7 +67,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci generate fmt check demo cluster cluster-down \
-	fuzz site-report bench soak soak-audit scale simulation mutants coverage install installed uninstall packages test-packages clean help FORCE
+	fuzz site-report bench soak soak-audit scale simulation mutants coverage install installed uninstall packages test-packages release clean help FORCE
 
 all: build
 
@@ -294,6 +294,10 @@ packages: plugindir build ## deb and rpm in build/packages; RELEASE, RPM_PLUGIND
 # PACKAGEFLAGS=--install is for a machine that is thrown away: it installs and removes them.
 test-packages: packages $(BUILD)/vgpu-demo ## what is in the packages, and whether a second build gives the same bytes
 	@packaging/packages/test.sh $(BUILD) $(BUILD)/packages $(PACKAGEFLAGS)
+
+# TESTED="test test-releases": the targets that have passed on this commit. ARGS=--dry-run makes no tag.
+release: ## build/release, with notes and checksums, and the tag: VERSION=0.1.0 TESTED="test test-releases"
+	@MAKE="$(MAKE)" TESTED="$(TESTED)" packaging/release.sh "$(VERSION)" $(ARGS)
 
 clean: ## remove build/
 	rm -rf $(BUILD)
