@@ -50,7 +50,7 @@ func hostileNode(t *testing.T) (configPath string) {
 	write("hostile", hostile, 0o644)
 	at := "h=$(cat " + dir + "/hostile)\n"
 	write("bin/sacct", "#!/bin/sh\n"+at+"d=${5#--delimiter=}; e=$d; case $9 in *,Extra,*) e=$d$d;; esac\n"+
-		"printf '%s' \"c${d}$7${d}$7${d}COMPLETED $h${d}90${d}100${d}4000${d}2${d}n1,$h${d}$(cat "+dir+"/comment)${e}c\"\necho\n", 0o755)
+		"printf '%s' \"c${d}$7${d}$7${d}COMPLETED $h${d}$h${d}$h${d}$h${d}90${d}100${d}4000${d}2${d}n1,$h${d}$(cat "+dir+"/comment)${e}c\"\necho\n", 0o755)
 	write("bin/squeue", "#!/bin/sh\n"+at+`case "$*" in
 *--jobs=30*) echo "30|PENDING|$h|$h|Unknown" ;;
 *--jobs=*) echo "slurm_load_jobs error: $h" >&2; exit 1 ;;

@@ -145,7 +145,10 @@ func runHere(cfg config.Config, job uint32, found *jobreport.Report) (*jobreport
 }
 
 func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
-	run := &jobreport.Run{State: stateRunning, Submitted: g.Submitted, Start: g.Since, Policy: string(g.Policy), Slices: []jobreport.Slice{}}
+	run := &jobreport.Run{State: stateRunning, Submitted: g.Submitted, Start: g.Since, Account: slurm.Printable(g.Account), Policy: string(g.Policy), Slices: []jobreport.Slice{}}
+	if limit := time.Unix(g.Ends, 0).Sub(g.Since); g.Ends > 0 && limit > 0 { // limits are whole minutes, and a grant comes somewhat after the start
+		run.LimitS = int64((limit + time.Minute - 1).Truncate(time.Minute).Seconds())
+	}
 	if g.Refusal != "" {
 		run.Refusals = map[string]string{g.Node: slurm.Printable(g.Refusal)}
 		return run, nil
@@ -203,9 +206,9 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 
 // runOfRow is what the database tells of a run, on all nodes that have reported.
 func runOfRow(row report.Row, accountingField string) jobreport.Run {
-	run := jobreport.Run{State: row.State, Submitted: row.Submit, Start: row.Start, Slices: []jobreport.Slice{}}
+	run := jobreport.Run{State: row.State, Account: row.Account, LimitS: int64(row.TimeLimit.Seconds()), Submitted: row.Submit, Start: row.Start, Slices: []jobreport.Slice{}}
 	if row.Ended {
-		run.End = row.End
+		run.End, run.ExitCode = row.End, row.ExitCode
 	}
 	comment, field, err := row.Comment(accountingField)
 	if err != nil {

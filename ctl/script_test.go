@@ -121,19 +121,19 @@ d=${5#--delimiter=}
 e=$d
 case $9 in *,Extra,*) e=$d$d ;; esac
 case $7 in
-9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${e}c" ;;
-10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
-13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
-	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00\"}]}}}${e}c" ;;
-15) printf '%s\n' "c${d}15${d}15${d}CANCELLED by 0${d}90${d}100${d}200${d}1${d}n1${d}${e}c" ;;
-14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
-44) for t in "44_1${d}48" "44_2${d}49" "44_[3-20%%2]${d}44"; do printf "c${d}$t${d}PENDING${d}90${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c\n"; done ;;
-45) printf '%s\n' "c${d}45${d}45${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
-	"c${d}45${d}45${d}PENDING${d}300${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c" ;;
-46) printf '%s\n' "c${d}46${d}46${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
-	"c${d}46${d}46${d}CANCELLED by 0${d}201${d}None${d}201${d}1${d}None assigned${d}${e}c" ;;
-47) printf '%s\n' "c${d}47_1${d}50${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}${e}c" \
-	"c${d}47_2${d}47${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":100,\"peak_mib\":3000}]}}}${e}c" ;;
+9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${e}c" ;;
+10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
+13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}13${d}13${d}FAILED${d}7:0${d}physics${d}240${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00\"}]}}}${e}c" ;;
+15) printf '%s\n' "c${d}15${d}15${d}CANCELLED by 0${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}${e}c" ;;
+14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}0:0${d}physics${d}60${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
+44) for t in "44_1${d}48" "44_2${d}49" "44_[3-20%%2]${d}44"; do printf "c${d}$t${d}PENDING${d}0:0${d}physics${d}60${d}90${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c\n"; done ;;
+45) printf '%s\n' "c${d}45${d}45${d}REQUEUED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}45${d}45${d}PENDING${d}0:0${d}physics${d}60${d}300${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c" ;;
+46) printf '%s\n' "c${d}46${d}46${d}REQUEUED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}46${d}46${d}CANCELLED by 0${d}0:0${d}physics${d}60${d}201${d}None${d}201${d}1${d}None assigned${d}${e}c" ;;
+47) printf '%s\n' "c${d}47_1${d}50${d}COMPLETED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}${e}c" \
+	"c${d}47_2${d}47${d}COMPLETED${d}0:0${d}physics${d}60${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":100,\"peak_mib\":3000}]}}}${e}c" ;;
 12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
 esac
 `

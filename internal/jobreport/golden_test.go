@@ -60,9 +60,9 @@ func granted(points []timeline.Point) Slice {
 }
 
 var goldens = map[string]Report{
-	"running": {Job: 123, JobID: "123", User: "anna", Runs: []Run{{State: "RUNNING", Submitted: start.Add(-5 * time.Minute), Start: start,
+	"running": {Job: 123, JobID: "123", User: "anna", Runs: []Run{{State: "RUNNING", Account: "physics", LimitS: 4 * 3600, Submitted: start.Add(-5 * time.Minute), Start: start,
 		Slices: []Slice{func() Slice { s := granted(working()); s.UsedMiB = ptr(int64(1200)); return s }()}}}},
-	"no-time-line": {Job: 124, JobID: "124_7", User: "anna", Runs: []Run{{State: "OUT_OF_MEMORY", Start: start, End: now.Add(-time.Hour),
+	"no-time-line": {Job: 124, JobID: "124_7", User: "anna", Runs: []Run{{State: "OUT_OF_MEMORY", ExitCode: "0:125", LimitS: 3600, Start: start, End: now.Add(-time.Hour),
 		Slices: []Slice{{Node: "n1", Device: "GPU-aaaa", MemMiB: 3000, Figures: used(2998, 3, nil)}}}}},
 	"requeued": {Job: 125, JobID: "125", Runs: []Run{
 		{State: "REQUEUED", Start: start.Add(-48 * time.Hour), End: start.Add(-47 * time.Hour), Refusals: map[string]string{"n2": "no GPU has 3000 MiB free"}},

@@ -24,7 +24,10 @@ type Report struct {
 
 // Run is one run of the job, on all nodes that are known here.
 type Run struct {
-	State     string            `json:"state"` // RUNNING, or Slurm's word for how it ended
+	State     string            `json:"state"`               // RUNNING, or Slurm's word for how it ended
+	ExitCode  string            `json:"exit_code,omitempty"` // Slurm's CODE:SIGNAL
+	Account   string            `json:"account,omitempty"`
+	LimitS    int64             `json:"time_limit_s,omitempty"` // 0: none, or not known
 	Submitted time.Time         `json:"submitted,omitzero"`
 	Start     time.Time         `json:"start,omitzero"`
 	End       time.Time         `json:"end,omitzero"` // zero: it runs
@@ -32,6 +35,7 @@ type Run struct {
 	Slices    []Slice           `json:"slices"`
 	Refusals  map[string]string `json:"refusals,omitempty"` // by node: why it got no slice there
 	Missing   string            `json:"missing,omitempty"`  // what is not known here, and where it is
+	Summary   string            `json:"summary,omitempty"`
 	Notes     []Note            `json:"notes"`
 	// OwnersWord says that what is told comes from a field that the job's owner may have written.
 	OwnersWord bool `json:"owners_word,omitempty"`
@@ -72,6 +76,7 @@ func (r *Report) Complete(now time.Time, loc *time.Location) {
 		for j := range run.Slices {
 			run.Slices[j].complete(run.Start, run.Wall(now))
 		}
+		run.Summary = run.summary(now)
 		run.Notes = notes(*run, now, loc)
 	}
 }

@@ -34,7 +34,11 @@ func (r Run) strips(out io.Writer, s Slice, look Look) {
 	columns := min(max(look.Columns, leastColumns), mostColumns) - labelColumns
 	cells := timeline.Spread(s.cells, r.Start, end, columns)
 	if len(s.cells) == 0 || cells == nil {
-		fmt.Fprintf(out, "%s %s: no time line is known\n", s.Node, s.Device)
+		words := "no time line is known"
+		if r.Running() {
+			words += " yet: vgpud looks every ten seconds"
+		}
+		fmt.Fprintf(out, "%s %s: %s\n", s.Node, s.Device, words)
 		return
 	}
 	memory, share := make([]float64, columns), make([]float64, columns)

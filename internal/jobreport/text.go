@@ -48,6 +48,9 @@ func (r Report) Text(out io.Writer, look Look) {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, look.bold(r.head(i, look)))
+		if run.Summary != "" {
+			fmt.Fprintln(out, run.Summary)
+		}
 		if len(run.Slices) > maxBars {
 			run.lines(out, look)
 		} else {
@@ -82,6 +85,9 @@ func (r Report) head(i int, look Look) string {
 	if r.User != "" {
 		head += " of " + r.User
 	}
+	if run.Account != "" {
+		head += " (account " + run.Account + ")"
+	}
 	if len(r.Runs) > 1 {
 		head += fmt.Sprintf(", run %d of %d", i+1, len(r.Runs))
 	}
@@ -98,9 +104,9 @@ func (r Report) head(i int, look Look) string {
 	case run.Start.IsZero():
 		return head + fmt.Sprintf(": %s at %s before it began", state, clock(run.End, look.Now, look.Loc))
 	case run.Running():
-		head += ": running for " + Length(run.Wall(look.Now))
+		head += ": running for " + Length(run.Wall(look.Now)) + run.ofLimit()
 	default:
-		head += fmt.Sprintf(": %s at %s after %s", state, clock(run.End, look.Now, look.Loc), Length(run.Wall(look.Now)))
+		head += fmt.Sprintf(": %s at %s after %s", state, clock(run.End, look.Now, look.Loc), Length(run.Wall(look.Now))) + run.ofLimit() + run.exitText()
 	}
 	if queued := run.Start.Sub(run.Submitted); !run.Submitted.IsZero() && queued >= time.Second {
 		head += ", " + Length(queued) + " in the queue before"

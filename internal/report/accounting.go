@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,8 +28,11 @@ type Row struct {
 	Cluster      string
 	JobID        string // as Slurm prints it: 123, 123_4 of an array, 123+1 of a heterogeneous job
 	State        string
-	Submit       time.Time // a requeued run counts as submitted when the one before it had ended
-	Start        time.Time // zero: not started
+	ExitCode     string // CODE:SIGNAL
+	Account      string
+	TimeLimit    time.Duration // 0: none, or not known
+	Submit       time.Time     // a requeued run counts as submitted when the one before it had ended
+	Start        time.Time     // zero: not started
 	End          time.Time
 	Ended        bool
 	Nodes        int
@@ -92,7 +96,7 @@ type Slurm struct {
 // columns are asked of sacct. The first one again at the end shows where a row ends, whatever line breaks somebody
 // has put into a text.
 func (s Slurm) columns() []string {
-	names := []string{"Cluster", "JobID", "JobIDRaw", "State", "Submit", "Start", "End", "NNodes", "NodeList", "AdminComment"}
+	names := []string{"Cluster", "JobID", "JobIDRaw", "State", "ExitCode", "Account", "TimelimitRaw", "Submit", "Start", "End", "NNodes", "NodeList", "AdminComment"}
 	if s.Extra {
 		names = append(names, "Extra")
 	}
@@ -194,13 +198,14 @@ func parseRows(out, delimiter string, extra bool) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sacct printed the job id %q", cells[1])
 		}
-		nodes, _ := strconv.Atoi(cells[6]) // none for a job that never started
-		ended := epoch(cells[5])
-		row := Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: slurm.Printable(cells[2]), Submit: epoch(cells[3]),
-			Start: epoch(cells[4]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: slurm.Printable(cells[7]),
-			AdminComment: cells[8], HasExtra: extra}
+		nodes, _ := strconv.Atoi(cells[9]) // none for a job that never started
+		ended := epoch(cells[8])
+		row := Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: slurm.Printable(cells[2]), ExitCode: slurm.Printable(cells[3]),
+			Account: slurm.Printable(cells[4]), TimeLimit: minutes(cells[5]), Submit: epoch(cells[6]),
+			Start: epoch(cells[7]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: slurm.Printable(cells[10]),
+			AdminComment: cells[11], HasExtra: extra}
 		if extra {
-			row.Extra = cells[9]
+			row.Extra = cells[12]
 		}
 		rows = append(rows, row)
 		first = next
@@ -215,6 +220,18 @@ func epoch(text string) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(seconds, 0)
+}
+
+// mostMinutes is more than Slurm's longest time limit.
+const mostMinutes = math.MaxUint32
+
+// minutes reads a time limit; UNLIMITED and Partition_Limit are none.
+func minutes(text string) time.Duration {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > mostMinutes {
+		return 0
+	}
+	return time.Duration(n) * time.Minute
 }
 
 // hasEnded is about a state of sacct: "CANCELLED by 0" is one.

@@ -20,19 +20,19 @@ import (
 
 // rowsOf2 is what sacct 22.05.8 printed for an array of three tasks, one comment with a line break
 // and one with the delimiter of other formats.
-const rowsOf2 = "hc\x1f2_5\x1f4\x1fREQUEUED\x1f1795230580\x1f1795230582\x1f1795230588\x1f1\x1fn1\x1fline1\nline2\x1fhc\n" +
-	"hc\x1f2_6\x1f5\x1fCANCELLED by 0\x1f1795230580\x1f1795230582\x1f1795230588\x1f2\x1fn[1-2]\x1fa|b\x1fhc\n" +
-	"hc\x1f2_7\x1f2\x1fRUNNING\x1f1795230580\x1f1795230582\x1fUnknown\x1f1\x1fn1\x1f\x1fhc\n"
+const rowsOf2 = "hc\x1f2_5\x1f4\x1fREQUEUED\x1f1:9\x1fphysics\x1f90\x1f1795230580\x1f1795230582\x1f1795230588\x1f1\x1fn1\x1fline1\nline2\x1fhc\n" +
+	"hc\x1f2_6\x1f5\x1fCANCELLED by 0\x1f1:9\x1fphysics\x1f90\x1f1795230580\x1f1795230582\x1f1795230588\x1f2\x1fn[1-2]\x1fa|b\x1fhc\n" +
+	"hc\x1f2_7\x1f2\x1fRUNNING\x1f1:9\x1fphysics\x1f90\x1f1795230580\x1f1795230582\x1fUnknown\x1f1\x1fn1\x1f\x1fhc\n"
 
 func TestParseRows(t *testing.T) {
 	start := time.Unix(1795230582, 0)
 	submit, end := time.Unix(1795230580, 0), time.Unix(1795230588, 0)
 	want := []Row{
-		{Job: 4, Cluster: "hc", JobID: "2_5", State: "REQUEUED", Submit: submit, Start: start, End: end, Ended: true, Nodes: 1, NodeList: "n1",
+		{Job: 4, Cluster: "hc", JobID: "2_5", State: "REQUEUED", ExitCode: "1:9", Account: "physics", TimeLimit: 90 * time.Minute, Submit: submit, Start: start, End: end, Ended: true, Nodes: 1, NodeList: "n1",
 			AdminComment: "line1\nline2"},
-		{Job: 5, Cluster: "hc", JobID: "2_6", State: "CANCELLED by 0", Submit: submit, Start: start, End: end, Ended: true, Nodes: 2,
+		{Job: 5, Cluster: "hc", JobID: "2_6", State: "CANCELLED by 0", ExitCode: "1:9", Account: "physics", TimeLimit: 90 * time.Minute, Submit: submit, Start: start, End: end, Ended: true, Nodes: 2,
 			NodeList: "n[1-2]", AdminComment: "a|b"},
-		{Job: 2, Cluster: "hc", JobID: "2_7", State: "RUNNING", Submit: submit, Start: start, Nodes: 1, NodeList: "n1"},
+		{Job: 2, Cluster: "hc", JobID: "2_7", State: "RUNNING", ExitCode: "1:9", Account: "physics", TimeLimit: 90 * time.Minute, Submit: submit, Start: start, Nodes: 1, NodeList: "n1"},
 	}
 	got, err := parseRows(rowsOf2, "\x1f", false)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestParseRows(t *testing.T) {
 		t.Errorf("no answer: %v, %v", got, err)
 	}
 	for _, text := range []string{"hc", "hc\x1f2\x1f", "no such column\n", strings.TrimSuffix(rowsOf2, "hc\n"),
-		"a" + strings.Repeat("\x1f1", 9) + "\x1fb\n"} {
+		"a" + strings.Repeat("\x1f1", 12) + "\x1fb\n"} {
 		if got, err := parseRows(text, "\x1f", false); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
@@ -75,7 +75,7 @@ var commandsOfSlurm = `sacct
 <-j>
 <7,9>
 <-o>
-<Cluster,JobID,JobIDRaw,State,Submit,Start,End,NNodes,NodeList,AdminComment,Extra,Cluster>
+<Cluster,JobID,JobIDRaw,State,ExitCode,Account,TimelimitRaw,Submit,Start,End,NNodes,NodeList,AdminComment,Extra,Cluster>
 SLURM_CONF=/etc/elsewhere/slurm.conf
 SLURM_TIME_FORMAT=%s
 writer

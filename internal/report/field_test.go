@@ -132,9 +132,9 @@ func TestWhatAnOwnerWritesIntoExtraHidesNothing(t *testing.T) {
 // Extra holds whatever its owner likes, and no two questions have the same delimiter.
 func TestExtraImitatesNoColumn(t *testing.T) {
 	const between = "\x1fABC\x1f"
-	cells := []string{"hc", "7", "7", "COMPLETED", "1795230580", "1795230582", "1795230588", "1", "n1", jobstats, "a\x1fb\nhc\x1f8\x1f8", "hc"}
+	cells := []string{"hc", "7", "7", "COMPLETED", "0:0", "physics", "UNLIMITED", "1795230580", "1795230582", "1795230588", "1", "n1", jobstats, "a\x1fb\nhc\x1f8\x1f8", "hc"}
 	rows, err := parseRows(strings.Join(cells, between)+"\n", between, true)
-	if err != nil || len(rows) != 1 || rows[0].Extra != cells[10] || rows[0].AdminComment != jobstats || !rows[0].HasExtra {
+	if err != nil || len(rows) != 1 || rows[0].TimeLimit != 0 || rows[0].Extra != cells[13] || rows[0].AdminComment != jobstats || !rows[0].HasExtra {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	if first, second := delimiter(), delimiter(); first == second {

@@ -139,6 +139,18 @@ func (h History) End(look Look) History {
 	return History{append(h.looks[:len(h.looks):len(h.looks)], look)}
 }
 
+// soonS is when a run that has begun has been looked at, in seconds; a later one was missed.
+const soonS = 2 * everyS
+
+// Short is the history of a run that ended before anybody was due to look at it: one interval, with what it used at most. look is the end's, with
+// that for its memory.
+func (h History) Short(look Look, startUnixS int64) History {
+	if len(h.looks) > 0 || look.AtUnixS-startUnixS > soonS {
+		return h
+	}
+	return History{[]Look{look}}
+}
+
 // Points are those of a slice, at most so many; more are folded, each two into one.
 func (h History) Points(slice, most int) []Point {
 	looks := h.looks

@@ -17,7 +17,7 @@ func TimelineRun(g grant.Grant) timeline.Run {
 
 // Complete puts into a record's devices what was used, and what their timeline knows.
 func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.Duration) {
-	end := timeline.Look{AtUnixS: r.End.Unix()}
+	end, short := timeline.Look{AtUnixS: r.End.Unix()}, timeline.Look{AtUnixS: r.End.Unix()}
 	for i := range r.Devices {
 		last, _ := history.Last(i)
 		d, now := &r.Devices[i], Sample(used.Counted[i])
@@ -27,8 +27,12 @@ func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.
 			d.IdleSeconds = last.LongestIdleS
 		}
 		end.Slices = append(end.Slices, now)
+		if d.PeakMiB != nil {
+			now.UsedMiB = *d.PeakMiB
+		}
+		short.Slices = append(short.Slices, now)
 	}
-	history = history.End(end)
+	history = history.End(end).Short(short, r.Start.Unix())
 	for i := range r.Devices {
 		r.Devices[i].Timeline = history.Points(i, timeline.MaxRecorded)
 	}

@@ -5,6 +5,7 @@ package usage
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,15 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 				busy != want || *d.GPUSeconds != float64(want)/1e3 {
 				t.Errorf("slice %d has %d points, %d ms in all, and %g s; the last is %+v", i, n, busy, *d.GPUSeconds, d.Timeline[n-1])
 			}
+		}
+	}
+	// A run that was over before the first look has one interval, with its peak; one that was missed for longer has none.
+	used.Devices[0].PeakBytes = 900 << 20
+	for length, want := range map[int64][]timeline.Point{8: {{AtUnixS: begin + 8, UsedMiB: 900, BusyMs: 4200}}, 21: {}} {
+		rec := Record{Start: time.Unix(begin, 0), End: time.Unix(begin+length, 0), Devices: []Device{{}, {}}}
+		rec.Complete(timeline.History{}, used, 0)
+		if got := rec.Devices[0].Timeline; !slices.Equal(got, want) {
+			t.Errorf("a run of %d s: %+v, want %+v", length, got, want)
 		}
 	}
 	rec := Record{End: time.Unix(begin, 0), Devices: []Device{{SMPercent: 30}, {}}}
