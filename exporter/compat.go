@@ -37,8 +37,8 @@ func parseCompat(names []string) (c compat, err error) {
 	return c, nil
 }
 
-// What others' boards and tools read of a job's GPU, of the job's slice instead: its limit is the memory there is, and
-// the time that it is entitled to is 100. A job at its cap of 30 % is not idle, and job_defense_shield, which
+// Series with the names of other exporters, with the slice's figures in place of the GPU's: the slice's limit is the whole
+// memory, and the time that it is entitled to is 100. A job at its cap of 30 % is not idle, and job_defense_shield, which
 // cancels idle jobs by these series, leaves it alone.
 var (
 	// https://github.com/plazonic/nvidia_gpu_prometheus_exporter, which jobstats and its Grafana board read.

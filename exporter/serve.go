@@ -19,7 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// What who reaches the port may take. Anybody may open connections.
+// Limits for the clients of the port, which may be anyone on the network.
 const (
 	maxHeaderBytes = 4 << 10 // and 4 KiB that net/http adds
 	requestTime    = 5 * time.Second

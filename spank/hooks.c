@@ -265,8 +265,8 @@ static int task_start(spank_t sp)
 	}
 }
 
-/* As the user, after whatever stands before us in plugstack.conf: Pyxis has moved the task into its
- * container, which may be one that another job has made, or nobody's that has limits. */
+/* Runs as the user, after the plugins before ours in plugstack.conf: Pyxis has moved the task into a
+ * container. It may be another job's, or have no limits. */
 static int task_moved(void)
 {
 	if (!plan.strict || vgpu_is_isolated() || vgpu_moved_is_held(&plan))

@@ -26,8 +26,8 @@ type inside struct {
 	slice int
 }
 
-// take reads the ledger once more. One that its user has made useless says nothing for anybody; where the node fails to read
-// it, nothing is held against it.
+// take reads the ledger once more. A ledger that its user damaged excuses no process. If the node cannot read the ledger, the
+// audit reports no process of the job.
 func (a *account) take(w Watcher, job uint32) error {
 	g, err := grant.Read(w.Run.Grant(job))
 	if err != nil { // not there yet, or not any more

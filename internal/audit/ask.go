@@ -66,9 +66,9 @@ func withNVML[T any](ask func() (T, error)) (T, error) {
 // unanswered takes back the deadline of the last question that had no answer.
 var unanswered atomic.Pointer[func()]
 
-// bounded has the kernel end this process where a question takes longer than wait and giveUp. A question without an answer may have
-// left behind a thread that holds the dynamic linker's lock, so that the process may hang yet on its way out: it has the time of
-// leave for that, or until the next question.
+// bounded has the kernel end this process if a query takes longer than wait and giveUp. A query without an answer may leave a thread
+// that holds the dynamic linker's lock. The process may then hang at its exit: the kernel ends it after leave, unless another query
+// comes first.
 func bounded[T any](wait, giveUp, leave time.Duration, ask func() (T, error)) (said T, err error) {
 	disarm, err := deadline(wait + giveUp)
 	if err != nil {

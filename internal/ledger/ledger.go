@@ -115,7 +115,7 @@ func fill(file *os.File, head pageHead, extent extent, mode os.FileMode, uid, gi
 // Empty takes a page of a job that is over from its user and frees what it holds. Removing it would not, where a process of his
 // has it open or mapped, he has made a link to it, or has mounted it elsewhere. A page that is not there is empty.
 func Empty(path string) {
-	// A lease of its user's stands in the way of opening it, and not of finding it (fcntl(2), F_SETLEASE).
+	// A user's lease (fcntl(2), F_SETLEASE) blocks open, but not open with O_PATH.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -128,7 +128,7 @@ func Empty(path string) {
 	opened := fmt.Sprintf("/proc/self/fd/%d", fd)
 	_ = unix.Chown(opened, os.Geteuid(), os.Getegid())
 	_ = unix.Chmod(opened, 0)
-	// Nobody has a lease on what a process has mapped for writing, and who has nothing mapped opens it no more.
+	// No file that a process has mapped for writing can have a lease, and a process without a mapping can open the file no more.
 	if writable, err := unix.Open(opened, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err == nil {
 		_ = unix.Ftruncate(writable, 0)
 		unix.Close(writable)

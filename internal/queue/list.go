@@ -25,24 +25,23 @@ import (
 )
 
 const (
-	// MostOfUser and Most bound the list, mostBytes one entry of it: who submits thousands of jobs that find no room neither
-	// fills the file nor stands before others with all of them (LookedOfUser). Those that are not listed come back by themselves,
-	// after minutes.
+	// MostOfUser and Most bound the list, mostBytes one entry of it: a user with thousands of jobs that find no room fills neither
+	// the file nor the front of the queue (LookedOfUser). Slurm starts jobs that are not listed again after minutes.
 	MostOfUser = 256
 	Most       = 512
 	mostBytes  = 8 << 10
 	// maxFileBytes has room for them.
 	maxFileBytes = 2 * Most * mostBytes
-	// MostAway and MostAwayOfUser bound those that are away, and AwayUnasked is how long nobody asks about one.
+	// MostAway and MostAwayOfUser bound the jobs that are away. AwayUnasked is the time between two queries about such a job.
 	MostAway       = 100
 	MostAwayOfUser = 25
 	AwayUnasked    = time.Minute
-	// ComesWithin is how long room is held free for a job that was told of it. One that has not come by then waits for
-	// something else as well, and whatever comes first may have the room.
+	// ComesWithin is how long room is held free for a job that may start. A job that has not come by then waits for something
+	// else as well, and the next job that comes may have the room.
 	ComesWithin = 2 * time.Minute
 	// LongestWait is how far a prolog puts off a job's start at most.
 	LongestWait = 4 * time.Hour
-	// MissesAtMost bounds how often room is kept for one that is told and does not come. Its owner may put its start off
+	// MissesAtMost bounds how often room is kept for a job that may start and does not come. Its owner may put its start off
 	// each time, and would keep the room from others so.
 	MissesAtMost = 3
 	// Looked is how many jobs with a claim are looked at when the room is given out, and how many without, which takes time
@@ -86,8 +85,8 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 	return w
 }
 
-// Claims says that the job is before those that have waited less. One that its user or an administrator holds or puts off (Idle)
-// is not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
+// Claims says whether the job goes before jobs that have waited less. A job that is held or postponed (Idle) has no claim. Neither
+// has a job that could start and did not come, now or MissesAtMost times before: it may still come by itself.
 func (j Job) Claims(now time.Time) bool {
 	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || stored.AgeAt(now, j.Told) < ComesWithin)
 }
@@ -102,8 +101,8 @@ func (jobs Jobs) away() Jobs {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() })
 }
 
-// Asked are those of which the controller is to be asked where they stand: all that wait, and of those that are away some that were
-// not asked about for a while, so that there are no more than cheap in all; where there are more anyway, all.
+// Asked returns the jobs to query the controller about: all that wait, and of the jobs that are away those of the oldest query,
+// so many that the total is at most cheap. If cheap or more jobs wait, it returns all jobs: one query lists them anyway.
 func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
 	asked := jobs.Waiting()
 	if len(asked) >= cheap {
@@ -268,7 +267,7 @@ func (jobs Jobs) Looks(now time.Time) (looks []Look) {
 	return looks
 }
 
-// Careless are the users who were told of room more often than twice as often as one job may be, and did not come.
+// Careless are the users whose jobs could start and did not come more than 2 * MissesAtMost times in all.
 func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
 	missed, careless := make(map[uint32]int), make(map[uint32]bool)
 	for _, j := range jobs {
@@ -281,8 +280,8 @@ func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
 	return careless
 }
 
-// Inherit counts how often jobs that are gone were told in vain for the job of their user's that has waited least. Else who cancels
-// each job shortly before it is known that it does not come would never be careless.
+// Inherit adds the misses of jobs that are gone to the job of the same user that has waited least. Without this, a user who cancels
+// each such job just before ComesWithin is over would never count as careless.
 func (jobs Jobs) Inherit(gone Jobs) {
 	for _, g := range gone {
 		if !g.Told.IsZero() {

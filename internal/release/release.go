@@ -34,11 +34,11 @@ type Result struct {
 	Recorded bool // a usage record waits in the spool
 }
 
-// Runs releases every run that which selects, among those that hold slices and the given jobs that
-// may have but a folder. The order makes a death at any point harmless, and a full run directory
+// Runs releases the runs for which which is true: runs with slices, and the given jobs, which may have
+// only a folder. The order makes a death at any point harmless, and a full run directory
 // free itself: first the record, which a second try replaces as long as there is a grant; then the
-// folders, the grant before the rest; then the state, for which there is room by then. Slices that a
-// death leaves without a grant are found by the next who looks. The lock stays with the caller.
+// folders, the grant before the rest; then the state, for which there is room by then. The next sweep
+// finds slices that a death leaves without a grant. The caller holds the lock.
 func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) bool, log hclog.Logger) (Result, error) {
 	var result Result
 	folders := make(map[uint32]bool)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Array is the array that a job's number stands for as well, because the job is its last task, or those that are still to come.
+// Array is the array of a job's number: Slurm uses the array's number also for its last task, and for the tasks that have not started.
 type Array struct {
 	Tasks int    // that the database knows; 0: it is none
 	Shown string // which of them the number is: 100_20, 100_[5-20]

@@ -81,7 +81,7 @@ func TestSlurmsGPUsBesideSlices(t *testing.T) {
 	}
 	for says, change := range map[string]func(*Site, string){
 		"Slurm hands out /dev/nvidia0, and slices are placed on it as well": func(_ *Site, dir string) { edit(t, filepath.Join(dir, "gres.conf"), "nvidia1", "nvidia[0-1]") },
-		"no job can get /dev/nvidia1":                                     func(_ *Site, dir string) { edit(t, filepath.Join(dir, "gres.conf"), "File=/dev/nvidia1", "Count=1") },
+		"no job can get /dev/nvidia1":                                       func(_ *Site, dir string) { edit(t, filepath.Join(dir, "gres.conf"), "File=/dev/nvidia1", "Count=1") },
 		"this node has no /dev/nvidia5":                                     func(s *Site, _ string) { s.Config.SlurmGPUs = []int{1, 5} },
 		"gres/shard of Slurm's own GPUs was not tried": func(_ *Site, dir string) {
 			edit(t, filepath.Join(dir, "gres.conf"), "NodeName", "Name=shard Count=8\nNodeName")

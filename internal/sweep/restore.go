@@ -16,9 +16,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-// missing are the grants of which the state file knows nothing. A prolog writes the state first and the grant last,
-// and who releases a job removes the grant first: somebody has changed the state file, or put an older one in its
-// place, and the next job would be placed on what these jobs use. An older file can name an older run of such a job.
+// missing returns grants without slices in the state file. A prolog writes the state first and the grant last, and a
+// release removes the grant first. So an administrator or a fault has changed the state file, or put an older one in
+// its place, and the next job would be placed on these jobs' slices. An older file can name an older run of such a job.
 func (s Sweeper) missing(held []state.Slice, old func(time.Time) bool) ([]grant.Grant, error) {
 	entries, err := os.ReadDir(s.Store.Dir.Jobs())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sweep takes away what jobs left whose prolog or epilog was killed: slices, folders, marks and
-// temporary files that belong to nothing any more. Whose life is in doubt is asked of the controller; what
-// may belong to a job that lives stays, and comes back where the state file has lost it.
+// temporary files that belong to nothing any more. If a job may still live, sweep queries the controller. It
+// keeps everything that may belong to a living job, and puts back slices that the state file has lost.
 package sweep
 
 import (
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// Grace is how long nobody doubts what a job has here: its prolog may be at work, its first step not
-	// be there yet.
+	// Grace is the age from which on a job's files may be leftovers: before, its prolog may be at work, or its
+	// first step not be there yet.
 	Grace = time.Minute
 	// atOnce bounds how many jobs are ended under one hold of the lock: each of them writes a record.
 	atOnce = 16

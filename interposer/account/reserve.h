@@ -5,14 +5,14 @@
  * is never less than what it holds. Before a call that may make it grow the most that it can take is
  * reserved; what it has really grown by is committed, and the rest released.
  *
- * Why it never holds more than is charged and reserved for it, whatever threads do at once:
- *  - What a call has taken is in the answer that it gets at its end, and is charged before its reservation
- *    goes. That answer may have more, which others have taken that are still in the driver: charging it
- *    uses up what is reserved for all of them together, so nothing is counted twice.
- *  - With the end of a call no more stays reserved than calls in the driver may take. If less is, because
- *    of that, the rest of theirs is charged already.
- *  - The charge is only lowered to what the driver answers and all that calls may take which were in it
- *    since it was asked: one of them may have found its growth covered by the charge that is lowered now. */
+ * Why the pool never holds more than is charged and reserved for it, whatever calls A and B do at once:
+ *  - When A ends, the driver's answer includes the bytes that A took. A charges them before its
+ *    reservation goes. The answer may also include bytes that B took while B is still in the driver. A
+ *    charges them out of the common reservation, so B does not charge them again.
+ *  - After A's end no more is reserved than the calls in the driver may take. If less is reserved, because
+ *    A has charged for B, the rest of B's is charged already.
+ *  - A question lowers the charge only to the driver's answer and the most that calls may take which were
+ *    in the driver since the question: such a call may have found its growth covered by the charge before. */
 #ifndef VGPU_ACCOUNT_RESERVE_H
 #define VGPU_ACCOUNT_RESERVE_H
 
@@ -20,8 +20,8 @@
 
 #include <stdbool.h>
 
-/* What something is charged that the driver is asked about. Changes under the account's lock (account/own.h);
- * charged_bytes is read without it as well. */
+/* The charge of such a pool. It changes under the account's lock (account/own.h); charged_bytes is read
+ * without it as well. */
 struct vgpu_tally {
 	uint64_t charged_bytes;
 	uint64_t flying_bytes;	 /* that calls which are in the driver now may take */
@@ -41,19 +41,20 @@ struct vgpu_flight {
 /* Reserves the bytes for a call. False when they do not fit. */
 bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
 			  struct vgpu_flight *flight, uint64_t bytes);
-/* They have been charged, which becomes a reservation. False when somebody else has reserved meanwhile what
- * would then not fit: they are given back. */
+/* Makes a reservation of bytes that are charged already. False when another call has reserved meanwhile, so
+ * that they would not fit: they are given back. */
 bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
 				  struct vgpu_flight *flight, uint64_t bytes);
-/* The driver is known to have them already: until the call's end, nobody lowers the charge below what it may
- * take again. And it is not after all. */
+/* For a call that may take again bytes that the driver has kept, and that are charged: until the call ends,
+ * the charge is not lowered below them. The second function takes that back, as the call is not made after
+ * all. */
 void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight,
 				uint64_t bytes);
 void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally,
 				const struct vgpu_flight *flight);
 
-/* The call is over: what of its reservation was taken is charged, the rest released. answered: the driver has
- * said what is held now; otherwise it is taken to be all that it can. */
+/* Ends a call: charges the part of its reservation that was taken, and releases the rest. answered:
+ * held_bytes is the driver's answer; without one the call is taken to hold all that it reserved. */
 struct vgpu_committed {
 	bool grown;  /* something was charged */
 	bool more;   /* it holds more than was foreseen */
@@ -69,7 +70,7 @@ void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally 
 void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
 			const struct vgpu_flight *before, uint64_t held_bytes);
 
-/* What is charged and reserved for it. */
+/* The bytes that are charged and reserved for the pool. */
 uint64_t vgpu_account_tallied(struct vgpu_process *p, const struct vgpu_tally *tally);
 /* So much has been charged for it. */
 void vgpu_account_tally(struct vgpu_process *p, struct vgpu_tally *tally, uint64_t bytes);

@@ -60,8 +60,8 @@ static void read_events(struct vgpu_process *p)
 		SET(channels->dirty, 1); /* with the next one */
 }
 
-/* What comes while a thread reads is seen by that one: it looks once more after it has said that it does no
- * longer. */
+/* If an event comes while a thread reads, that thread reads it: it looks again after it has cleared
+ * reader. */
 static void read_all(struct vgpu_process *p)
 {
 	struct vgpu_channels *channels = vgpu_channels(p);

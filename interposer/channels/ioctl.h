@@ -9,8 +9,8 @@
 
 bool vgpu_ioctl_is_ours(const void *address);
 
-/* What notes calls and goes on to what stood in such a place before: the first that it is given; NULL is what
- * comes behind this library. */
+/* Returns our ioctl, which notes the call and then calls the function that stood in the place before: the
+ * first one that was given here; NULL: the next library's. */
 void *vgpu_ioctl_in_place_of(void *before);
 
 #endif

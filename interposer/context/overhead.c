@@ -182,8 +182,8 @@ static uint64_t charged(struct vgpu_process *p)
 	return bytes;
 }
 
-/* Whether the driver uses as much as when it was asked last, as far as can be seen without asking it. Memory
- * of others that is open here passes to this process without any being freed. */
+/* A cheap guess, without a query to the driver: is the driver's overhead the same as at the last query?
+ * Memory of other processes that is open here passes to this process without a free. */
 static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	const struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];

@@ -21,10 +21,10 @@ static inline bool vgpu_bucket_is_capped(uint32_t percent)
 void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uint64_t now_ns,
 			uint64_t busy_ns);
 
-/* What streams do at the same time is not to be charged for each of them: together no more than the time
- * that has passed. counted_ns: up to when time has been charged for, which begins anew where nothing was in
- * flight; earliest_ns: since when anything has been that is not charged for yet. What is to be charged of
- * busy_ns; counted_ns goes on by that. */
+/* Streams that run at the same time share one charge: all together at most the time that has passed. Returns
+ * the part of busy_ns to charge, and moves counted_ns on by it. counted_ns: time before it is charged
+ * already; where nothing was in flight it begins anew at earliest_ns, the start of the oldest work that is
+ * not charged. */
 uint64_t vgpu_bucket_at_most(uint64_t *counted_ns, uint64_t earliest_ns, uint64_t now_ns, uint64_t busy_ns);
 
 /* How long until the cap covers what was used; 0: it does. */

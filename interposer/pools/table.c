@@ -53,9 +53,8 @@ static struct vgpu_pool *note_pool(struct vgpu_process *p, CUmemoryPool handle, 
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->own, own, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->threshold_bytes, 0, __ATOMIC_RELAXED);
-		/* A launch that takes again what the driver has kept for its graph reserves nothing, and
-		 * another call that did could take the charge of that for its own: so what graphs may take is
-		 * charged. */
+		/* A graph launch that reuses memory which the driver has kept reserves nothing. Another call
+		 * could take that growth for its own, so the most that graphs may take is charged at once. */
 		vgpu_account_tally_begins(p, &pool->tally, handle == NULL);
 		__atomic_store_n(&pool->state, handle != NULL ? VGPU_POOL_LIVE : VGPU_POOL_GRAPHS,
 				 __ATOMIC_RELEASE);
@@ -254,7 +253,7 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 		bury(p, pool);
 }
 
-/* Asking about a pool is not allowed while a thread captures, unless one says that one means it. */
+/* While a thread captures a stream, the driver answers questions about a pool only in relaxed mode. */
 static int relax(int mode)
 {
 	vgpu_fn_cuThreadExchangeStreamCaptureMode *exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
