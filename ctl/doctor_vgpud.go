@@ -77,7 +77,7 @@ func (d *doctor) keptSlices(held []state.Slice, refused []device.UUID) (kept []k
 		}
 		groups, err := ledger.ReadGroups(run.Groups(s.Job), s.Job)
 		has := hasProgram(run, g, at, used, now)
-		// What is written down may be of processes that were killed: those have no memory. A ledger that its user has spoiled hides that.
+		// A written figure may belong to a process that was killed: such a process has no memory. A ledger that its user has spoiled hides that.
 		here := err == nil && (has || used.Spoiled != nil) && slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 })
 		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], has, now), here})
 	}

@@ -41,7 +41,7 @@ type usedOf struct {
 	steps  []ledger.StepUsage
 }
 
-// What a look reads, in words of `vgpuctl metrics`.
+// The sources that a look reads, in words of `vgpuctl metrics`.
 const (
 	fromState     = "state"
 	fromInventory = "inventory"

@@ -27,7 +27,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 )
 
-// What comes of CUDA in a container.
+// Results of a try of CUDA in a container.
 const (
 	limited = "limited"
 	closed  = "closed"

@@ -128,7 +128,7 @@ local function check_sizes(got, each, share, groups, rows, mem_name, admits)
 	return hopeless
 end
 
--- What a request cannot say where Slurm picks the GPU.
+-- Refuses the options that cannot hold where Slurm picks the GPU.
 local function refuse_picking(got, request, defaults, name)
 	if got.vgpu > 1 then
 		refuse("%s: here Slurm gives a job parts of one GPU on each node: use vgpu:1, with more nodes for more slices, or --gpus=%d for whole GPUs", got.typed.vgpu, got.vgpu)
@@ -214,7 +214,7 @@ local function overrides_share(got, request, defaults)
 	return got.typed.gpumem ~= nil and not request.mem and defaults.mem ~= nil and defaults.mem.percent ~= nil
 end
 
--- What the site says of whole GPUs of a job.
+-- The site's rule for whole GPUs of a job.
 local function whole_gpus_of(job)
 	if type(vgpu.whole_gpus) == "function" then return vgpu.whole_gpus(job) end
 	return vgpu.whole_gpus

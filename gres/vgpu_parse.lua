@@ -144,7 +144,7 @@ end
 
 local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores, shard = parse_shard }
 
--- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}, mem_first=}; typed is for messages. mem_first:
+-- The counts in the GRES: {vgpu=, gpumem=, gpucores=, typed={}, items={}, mem_first=}; typed is for messages. mem_first:
 -- gpumem stands before vgpu, which is how the node learns that it was typed (parse.render). With shards, shard:3000 alone is
 -- gpumem:3000.
 function parse.gres(text, option, shards)

@@ -64,7 +64,7 @@ function shards.moved(job_desc, has, on)
 		tostring(job_desc.partition), has, on and "with" or "without", on and "without" or "with")
 end
 
--- What a step's --gres must name besides: shards open the device to it. Nil: nothing, or it is not known how many.
+-- The shards that a step's --gres must name too: they open the device to it. Nil: none, or it is not known how many.
 function shards.of_step(got, of_job)
 	if got.typed.shard then return nil end
 	return got.gpumem or tonumber(of_job or "")

@@ -40,7 +40,7 @@ function table_of.load(text)
 	return got
 end
 
--- What a filter admits of some rows: rows, and the same by node names, since a node with GPUs of two kinds has two.
+-- The rows that a filter admits, and the same by node names, since a node with GPUs of two kinds has two rows.
 function table_of.groups(all, filter)
 	local groups, by_names, rows = {}, {}, {}
 	for _, row in ipairs(all) do

@@ -121,7 +121,7 @@
  * second, also when eight are made at once. Wrong, small: processes that start together may pass the
  * limit together; large: a killed one holds others up for it. */
 #define VGPU_CONTEXT_MEASURED_NS 10000000000u
-/* What a context is charged whose cost nobody knows, and the most that is believed. From: an H200, 518
+/* The charge for a context of unknown cost, and the most that a measured cost may be. From: an H200, 518
  * MiB; less on older products. Wrong, small: a job is over its limit until its first context is
  * measured; large: a small slice waits for room that it has. */
 #define VGPU_CONTEXT_DEFAULT_BYTES (1024ull << 20)
@@ -157,10 +157,10 @@
 #define VGPU_GATE_LOOK_NS 50000000u
 #define VGPU_GATE_FLIGHT_LOOK_NS 500000u
 #define VGPU_GATE_GROUP_LOOK_NS 50000u
-/* What is in flight may itself wait, for what this thread does next: it is not waited for any longer.
+/* Work in flight may itself wait for this thread's next call: the thread waits for it no longer than this.
  * From: chosen. Wrong, small: long kernels are charged together; large: such a program hangs for it. */
 #define VGPU_GATE_STALLED_NS 10000000000u
-/* What a launch that nothing times takes at least. From: chosen. Wrong, small: many streams pass the
+/* The least time of a launch that is not timed. From: chosen. Wrong, small: many streams pass the
  * cap; large: they have less. */
 #define VGPU_GATE_UNTIMED_NS 50000u
 /* Of a pause no more than this is made up for. From: chosen. Wrong, small: a program that pauses has
@@ -170,7 +170,7 @@
  * nobody. From: chosen. Wrong, small: long kernels pass the cap; large: garbage holds a program up for
  * it. */
 #define VGPU_BUCKET_OWED_NS 30000000000ull
-/* Who has looked at the clock a little earlier must not take the longest debt for garbage. From: chosen.
+/* A thread with a slightly older time must not take the longest debt for garbage. From: chosen.
  * Wrong, small: a debt is forgiven. */
 #define VGPU_BUCKET_EARLIER_NS 1000000000ull
 /* Longer than any debt: a launch goes then. From: the two above. Wrong, small: the cap is passed. */
@@ -183,11 +183,11 @@
 
 /* ---- memory ---- */
 
-/* What the driver takes from the device at once, and blocks of up to how many bytes share it. From: an
+/* The piece that the driver takes from the device at once; smaller blocks share one. From: an
  * H200. Wrong: charges differ from what the driver holds; too small ones pass the limit. */
 #define VGPU_GRANULE_BYTES (2ull << 20)
 #define VGPU_SHARED_UP_TO_BYTES (1ull << 20)
-/* What a small block is rounded up to, which is how the driver aligns it, and a piece of managed memory.
+/* Small blocks are rounded up to this, as the driver aligns them; also a piece of managed memory.
  * From: an H200. Wrong: as above. */
 #define VGPU_SMALL_PIECE_BYTES 512ull
 #define VGPU_MANAGED_PIECE_BYTES (64ull << 10)
@@ -205,14 +205,14 @@
 /* Cells that say whether a pointer may be ours at all, 2 to the power of this. From: chosen. Wrong,
  * small: frees of what is not ours look into the table. */
 #define VGPU_BLOCK_CELL_BITS 14
-/* What is taken out of a table at once, on the stack. From: chosen. Wrong: one more round. */
+/* Entries that are taken out of a table at once, on the stack. From: chosen. Wrong: one more round. */
 #define VGPU_UNMAPPED_ENTRIES 64u
 #define VGPU_CLOSED_DESCRIPTORS 32u
 
 /* ---- pools ---- */
 
-/* What a pool takes from the device at once. From: an H200. Wrong, small: what a pool takes is charged
- * late, and may pass the limit; large: an allocation that fits is refused. */
+/* The piece that a pool takes from the device at once. From: an H200. Wrong, small: a pool's growth is
+ * charged late, and may pass the limit; large: an allocation that fits is refused. */
 #define VGPU_POOL_CHUNK_BYTES (32ull << 20)
 /* Pools that are known. From: chosen. Wrong, small: what comes from the others is charged by the block. */
 #define VGPU_KNOWN_POOLS 128
@@ -239,7 +239,7 @@
 #define VGPU_OVERHEAD_ASK_NS 100000000u
 #define VGPU_OVERHEAD_ASK_LEAST_NS 1000000000u
 #define VGPU_OVERHEAD_ASK_ANYWAY_NS 10000000000u
-/* What free memory may move without any overhead, as small blocks share granules. From: chosen, below a
+/* Free memory may move by so much without any overhead, as small blocks share granules. From: chosen, below a
  * granule. Wrong, small: NVML is asked for nothing; large: small modules are found late. */
 #define VGPU_OVERHEAD_MOVED_BYTES (1ull << 20)
 /* The heap that every context may make, and what the driver takes for a larger one beyond what it was

@@ -210,7 +210,7 @@ func (p *prolog) unknownEntitlement(ctx context.Context, told slurm.Job, reason 
 	if p.job.restart < 0 {
 		p.job.restart = 0
 	}
-	// Whoever imitates the controller's answer must not gain by it.
+	// A job that imitates the controller's answer must not gain by it.
 	asks := p.job.request != "" || errors.Is(reason, slurm.ErrAmbiguous) || errors.Is(reason, slurm.ErrContradiction)
 	if inv, err := p.readInventory(); !asks && err == nil && len(inv.GPUs) == 0 {
 		p.log.Warn("it is not known what the job was allocated, but this node has no GPU", "reason", reason)

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
 )
 
-// What a prolog may spend on what other jobs left: this job waits for it. vgpud has the rest done.
+// Bounds of a prolog's sweep of what other jobs left: this job waits for it. vgpud sweeps the rest.
 const (
 	sweepEvery = time.Minute
 	sweepTime  = 2 * time.Second

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands in several files and languages about one option for jobs or one key of config.yaml is made of one row:
-// request.Options, config.Keys. `make generate` writes it; the files are committed, so that a build needs nothing new.
+// Command schema writes the texts that stand in several files and languages about one option for jobs or one key of
+// config.yaml: each is made of one row (request.Options, config.Keys). `make generate` runs it; the files are committed, so that
+// a build needs nothing new.
 package main
 
 import (

@@ -19,7 +19,7 @@
 
 #include "isolate.h"
 
-/* What is at the pipe's other end, if the twin is there. */
+/* The twin's word in the pipe when it has isolated itself. */
 #define MADE "made"
 
 static int fail(char *why, const char *what)

@@ -161,7 +161,7 @@ static int let_sanitizers_start(spank_t sp)
 	return spank_setenv(sp, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
 }
 
-/* What the prolog has to say of this node, into slurmd's log, once for each job. The user does not see it. */
+/* Writes the prolog's notice about this node into slurmd's log, once for each job, unseen by the user. */
 static void say_notice(void)
 {
 	char path[VGPU_PATH_BYTES + 32], text[VGPU_REASON_BYTES];

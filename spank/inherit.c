@@ -75,7 +75,7 @@ void vgpu_disinherit(void)
 	}
 	/* A library that is preloaded without a step folder refuses to start CUDA. */
 	drop_ours("LD_PRELOAD", go->drop_preload);
-	/* What these name is not on every node. */
+	/* The folders in these variables are not on every node. */
 	drop_ours("APPTAINER_BIND", go->drop_binds);
 	drop_ours("SINGULARITY_BIND", go->drop_binds);
 }

@@ -42,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static int fail(char *why, const char *for
 	return -1;
 }
 
-/* What is wrong with an object that root is about to mount, or NULL. */
+/* The fault of an object that root is about to mount, or NULL. */
 static const char *distrust(const struct stat *st, enum kind kind)
 {
 	switch (kind) {
@@ -223,7 +223,7 @@ static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]
 		return -1;
 	if (leave_others(plan, why) != 0)
 		return -1;
-	/* What the step used is read there, by slurmstepd as well. */
+	/* The step's figures of use are read there, by slurmstepd as well. */
 	if (bind_over(self_pages, FOLDER, plan->pages_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
@@ -273,7 +273,8 @@ void vgpu_isolate_let_go(void)
 	umount2(self_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
-/* What loads the library into the step's processes, and what it needs. Whole GPUs have none of it. */
+/* Mounts the files that load the library into the step's processes, and its own. Whole GPUs have none of
+ * them. */
 static int bring_library(const struct vgpu_plan *plan, char *why)
 {
 	if (fill_folder(plan, why) != 0)

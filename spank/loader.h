@@ -8,7 +8,7 @@
 
 #include "plan.h"
 
-/* What Go does (spank/launch/export.go). */
+/* The functions in Go (spank/launch/export.go). */
 struct vgpu_launch {
 	void (*check_option)(int index, char *text, char *reason);
 	void (*encode_request)(struct vgpu_request *request);

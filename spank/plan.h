@@ -89,7 +89,8 @@ struct vgpu_whole {
 	char visible[64];
 };
 
-/* What the tasks of one step get. Made by Go before the first fork, carried out by C after it. */
+/* The limits, files and variables for the tasks of one step. Go makes the plan before the first fork, C
+ * carries it out after it. */
 struct vgpu_plan {
 	uint32_t verdict; /* enum vgpu_verdict */
 	char reason[VGPU_REASON_BYTES];

@@ -83,9 +83,9 @@ static const char *tres_of(const job_step_info_t *step)
 #endif
 }
 
-/* What srun --external-launcher makes, for the launcher of an MPI: a step of no CPU and of no TRES,
- * whatever its options are, that has all of its job's (seen on 24.11.5). No other step has no CPU, and
- * nothing that a user can write is read here. */
+/* Whether it is a step of srun --external-launcher, for the launcher of an MPI: it has no CPU and no TRES of
+ * its own, whatever its options are, and may use all of its job's (seen on 24.11.5). No other step has no
+ * CPU, and this reads nothing that a user can write. */
 static bool is_external_launcher(const job_step_info_t *step)
 {
 	const char *tres = tres_of(step);

@@ -10,8 +10,8 @@
 
 #include "plan.h"
 
-/* What Slurm gave to the step. slurmstepd sets or removes the variable before any plugin looks; who forged it
- * would choose among his job's own GPUs. */
+/* Reads the GPUs that Slurm gave to the step. slurmstepd sets or removes the variable before any plugin runs;
+ * a user who forged it would choose among his job's own GPUs. */
 void vgpu_whole_ask(spank_t sp, struct vgpu_step *step);
 
 /* In the task's own process, after fork: no Go. Returns 0, or -1 after a line for the user. */

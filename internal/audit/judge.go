@@ -113,7 +113,7 @@ func (s *sight) judgeJob(gpu device.GPU, job uint32, held sum) {
 	limit, kind := of.grant.Bounds().Bytes[slice], OverLimit
 	if max(held.bytes, held.told) <= limit+held.count*tolerance {
 		accounted, processes := of.all(slice)
-		// What processes are listed with has been judged by now.
+		// The memory of the listed processes is judged by now.
 		if !of.read || held.told <= max(accounted, held.bytes)+(max(held.count, processes)+1)*tolerance {
 			return
 		}

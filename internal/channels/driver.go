@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What callers tell apart, besides a Status.
+// The errors that callers tell apart, besides a Status.
 var (
 	ErrGone      = errors.New("the process has ended")
 	ErrForbidden = errors.New("the kernel forbids to copy a descriptor of the process: CAP_SYS_PTRACE is missing, or kernel.yama.ptrace_scope is 3")

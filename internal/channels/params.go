@@ -5,7 +5,7 @@ package channels
 
 //lint:file-ignore U1000 the driver reads the fields that are not named here
 
-// What the driver's calls take, as the headers of its open kernel modules have it (src/common/sdk/nvidia/inc); a name of theirs stands behind each.
+// Parameters of the driver's calls, as in the headers of its open kernel modules (src/common/sdk/nvidia/inc); a name of theirs stands behind each.
 // Pointers are numbers here, as the driver wants 64 bits on every machine. The tests hold sizes and places against those of the headers.
 
 // Numbers of the calls by ioctl (nv_escape.h), whose type is 'F'.

@@ -26,7 +26,7 @@ func parseRecord(b []byte) Record {
 	return Record{Kind: le.Uint16(b), Tag: b[8], Serial: le.Uint16(b[10:]), Channel: le.Uint32(b[12:]), PID: le.Uint32(b[16:]), AtNS: int64(le.Uint64(b[24:]))}
 }
 
-// What a record can be. Root gets the simple tags; the others are what they stand for.
+// Kinds and tags of records. Root gets the simple tags; the other tags mean the same.
 const (
 	kindSwitch, kindSwitchOld = 2, 134
 

@@ -55,7 +55,7 @@ func systemctl() string {
 // begin starts a program that outlives its caller and holds nothing of it: neither its process group,
 // which slurmd kills, nor its output, which slurmd waits for.
 func begin(path string, args ...string) error {
-	// What slurmd left open must not stay open for as long as a database is away. Go opens its own
+	// Files that slurmd left open must not stay open for as long as a database is away. Go opens its own
 	// files close-on-exec.
 	// A kernel before 5.11 cannot do it (ENOSYS, EINVAL); slurmd leaves nothing open that matters then.
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)

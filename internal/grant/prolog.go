@@ -28,8 +28,8 @@ type PrologCommand struct {
 
 const maxPrologBytes = 64 << 10
 
-// What vgpu-prolog writes to its standard output when it could not leave it in the run directory. A
-// step that runs the prolog reads it; slurmd does not.
+// Words that vgpu-prolog writes to its standard output when it could not write to the run directory. A
+// step that runs the prolog reads them; slurmd does not.
 const (
 	saysNone    = "vgpu-prolog: no slices\n"
 	saysRefused = "vgpu-prolog: refused: "

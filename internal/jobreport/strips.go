@@ -96,7 +96,7 @@ func (r Run) strip(curve, limits []float64, top float64, end time.Time, look Loo
 	series := [][]float64{curve}
 	colours := []asciigraph.AnsiColor{asciigraph.Blue}
 	if limits != nil {
-		// What comes later lies above: a curve at its limit is seen.
+		// A later curve is drawn above the earlier one, so a curve at its limit is seen.
 		series, colours = [][]float64{limits, curve}, []asciigraph.AnsiColor{asciigraph.Red, asciigraph.Blue}
 	}
 	options := []asciigraph.Option{asciigraph.Height(stripRows), asciigraph.LowerBound(0), asciigraph.UpperBound(top),

@@ -11,8 +11,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// What Apptainer and Singularity mount in each container. With --contain they leave out /dev, where the step's folder
-// stands as well, and what their configuration says.
+// The variables with the mounts of Apptainer and Singularity for each container. With --contain both programs leave out /dev,
+// with the step's folder in it, and the mounts of their configuration.
 const (
 	apptainerBind   = "APPTAINER_BIND"
 	singularityBind = "SINGULARITY_BIND"

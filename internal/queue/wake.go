@@ -197,7 +197,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				break
 			}
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
-			// Whoever was to tell it may have been killed before: its start still lies ahead.
+			// The program that was to start the job may have been killed before: its start still lies ahead.
 			unheard := !job.Told.IsZero() && stored.AgeAt(now, job.Told) > lately && standings[job.Job].Reason == "BeginTime"
 			if turn.Slices != nil && (job.Told.IsZero() || unheard) && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
 				if unheard {

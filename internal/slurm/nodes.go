@@ -28,7 +28,7 @@ type Pending struct {
 	Partitions []string
 }
 
-// What is asked for, each followed by a bar. None of it is a user's text. NodeHost would be one for all nodes of a host.
+// The queried fields, each followed by a bar. None is a user's text. NodeHost would be one for all nodes of a host.
 const (
 	nodeFields    = "NodeList:|,PartitionName:|,StateLong:|,Gres:|,GresUsed:|"
 	pendingFields = "JobArrayID:|,Partition:|,tres-per-node:|,tres-per-job:|,tres-per-socket:|,tres-per-task:|"

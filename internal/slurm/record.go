@@ -13,7 +13,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
-// What scontrol prints of a job, in the order of every release from 22.05 to 26.05:
+// The fields that scontrol prints of a job, in the order of every release from 22.05 to 26.05:
 //
 //	JobId= ArrayJobId= ArrayTaskId= HetJobId= … JobName= … UserId= … JobState= … Requeue= Restarts= BatchFlag= … CoreSpec=
 //	JOB_GRES=
@@ -21,7 +21,7 @@ import (
 //	MinCPUsNode= … Features= DelayBoot= ClusterFeatures= Prefer= Reservation= OverSubscribe= …
 //	Command= Comment= …
 //
-// JOB_GRES= and what follows to MinCPUsNode= is missing when the job holds nothing. Users write the
+// JOB_GRES= and the fields up to MinCPUsNode= are missing when the job holds nothing. Users write the
 // job's name, wckey, crontab line, submitting host and batch features, which come before it, the
 // cluster features after it, and all that is after OverSubscribe=, of which nothing is read.
 // Features and reservations must exist for the job to be accepted, preferred features likewise,

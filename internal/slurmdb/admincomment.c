@@ -157,7 +157,7 @@ static bool state_number(const char *name, char *number, size_t size)
 	return false;
 }
 
-/* What selects rows, and the memory behind it. */
+/* A condition that selects rows, and its memory. */
 struct selection {
 	slurm_selected_step_t step;
 	char state[16];

@@ -23,8 +23,8 @@ struct total {
 	uint64_t of_job, of_step;
 };
 
-/* What all processes have reserved. Whoever lowers it has charged before what was taken of it, so the sums
- * are to be read after this. */
+/* The reservations of all processes. A process charges the part that was taken before it lowers its
+ * reservation, so read the sums after this. */
 static inline struct total reserved(uint32_t device, uint32_t step)
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
@@ -253,7 +253,7 @@ bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64
 {
 	uint32_t *locked = &vgpu_pages.ledger->lock;
 
-	/* What does not fit at all would only be in the way of others. */
+	/* A reservation that does not fit at all would only be in the way of others. */
 	if (!can_reserve(p, device) ||
 	    bytes > vgpu_account_left(step_limit(device), GET(vgpu_account(p)->may_take_bytes[device])))
 		return reserve_slowly(p, device, bytes, 0);

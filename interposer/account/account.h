@@ -36,7 +36,7 @@ struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
 /* The same without looking for processes that have ended. */
 struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t device);
 
-/* What this process holds of the device's memory. */
+/* The bytes of the device's memory that this process holds. */
 static inline uint64_t vgpu_account_held(const struct vgpu_process *p, uint32_t device)
 {
 	return __atomic_load_n(&vgpu_account(p)->held_bytes[device], __ATOMIC_RELAXED);
@@ -62,7 +62,7 @@ static inline uint64_t vgpu_account_left(uint64_t limit, uint64_t used)
 	return used < limit ? limit - used : 0;
 }
 
-/* What the ledger says that the process with this pid uses; false when no process of the job has it. */
+/* The bytes that the process with this pid uses, by the ledger; false when no process of the job has it. */
 bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes);
 
 #endif

@@ -50,7 +50,7 @@ static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_
 	return charged;
 }
 
-/* What calls in the driver may take is there for others again in a moment, most of the time. */
+/* Bytes that are reserved for calls in the driver are mostly free again in a moment. */
 static bool try_until_others_are_done(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	const struct timespec pause = {0, VGPU_OTHERS_PAUSE_NS};
@@ -71,7 +71,7 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	vgpu_account_sweep(p, true);
 	for (vgpu_reclaimer *const *reclaimer = vgpu_reclaimers; *reclaimer != NULL; reclaimer++)
 		(*reclaimer)(p, device);
-	/* What others have charged for a context of unknown cost comes back in part in a moment. */
+	/* The charge of another process for a context of unknown cost comes back in part in a moment. */
 	if (others_measure(p, device) && vgpu_account_ever_fits(device, bytes) &&
 	    wait_until_measured(p, device, bytes))
 		return true;

@@ -83,7 +83,7 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	vgpu_account_unlock(p);
 }
 
-/* What ran in this pid before an exec has left children behind: the slot is theirs now. */
+/* The program in this pid before an exec has left children behind: the slot is theirs now. */
 static void leave_to_children(struct vgpu_process *p)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;

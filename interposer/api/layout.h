@@ -118,8 +118,7 @@ struct vgpu_ledger_slot {
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
 	uint32_t has_lock; /* 1: while the process lives it has a lock (account/alive.h) */
 	uint32_t reserved[5]; /* so that no two slots share a line of the cache */
-	/* What its calls that are in the driver now may take at most and used_bytes does not have yet
-	 * (account/locked.h). */
+	/* The most that its calls in the driver may take now beyond used_bytes (account/locked.h). */
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 };
 
@@ -204,7 +203,7 @@ struct vgpu_groups {
 	struct vgpu_groups_process process[VGPU_MAX_PROCS];
 };
 
-/* What vgpud counted of one of the job's slices. Times are CLOCK_MONOTONIC. */
+/* The figures that vgpud counted for one of the job's slices. Times are CLOCK_MONOTONIC. */
 struct vgpu_time_device {
 	uint64_t busy_ns;    /* GPU time since the slice was granted */
 	uint64_t unknown_ns; /* of the time since: nobody counted */
@@ -241,7 +240,7 @@ _Static_assert(offsetof(struct vgpu_ledger, context_bytes) + 8 * VGPU_MAX_DEVICE
 _Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "groups layout");
 _Static_assert(sizeof(struct vgpu_time_device) == 64, "time layout of a device");
 _Static_assert(offsetof(struct vgpu_time, device) + 16 * 64 == VGPU_TIME_LEAST, "time layout");
-/* What comes behind context_bytes is no figure. */
+/* The fields behind context_bytes are no figures. */
 _Static_assert(sizeof(struct vgpu_ledger) - offsetof(struct vgpu_ledger, context_bytes) < VGPU_FIGURE_BYTES,
 	       "ledger's end");
 /* Behind the end of a shorter file a mapping reads as zero, up to the end of its page of memory. */

@@ -21,7 +21,7 @@ enum { CUDA, NVML, LIBRARIES };
 static const char *const soname[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
 /* Behind a guard, which has its SONAME then (guard/). */
 static const char *const guarded[LIBRARIES] = {"libcuda-slurm-vgpu.so", "libnvidia-ml-slurm-vgpu.so"};
-/* What no driver is without. */
+/* Functions that every driver has. */
 static const char *const mark[LIBRARIES] = {"cuInit", "nvmlInit_v2"};
 /* The one that came by another name. */
 static void *adopted[LIBRARIES];

@@ -43,7 +43,7 @@ static inline void *vgpu_real_address(enum vgpu_symbol symbol)
 /* Whether one of the driver's libraries stands behind a guard (guard/). */
 bool vgpu_real_is_guarded(void);
 
-/* What the driver behind a guard has by this name; library: 0 for CUDA, 1 for NVML. */
+/* The function of this name in the driver behind a guard; library: 0 for CUDA, 1 for NVML. */
 void *vgpu_real_guarded(unsigned int library, const char *name);
 
 /* Whether the image is a driver's library, by what it defines. */

@@ -118,7 +118,8 @@ bool vgpu_imports_has(const struct vgpu_imports *imports, const void *address)
 	return lies_in(imports, address, 1, 0);
 }
 
-/* What the dynamic linker has made read-only once all was in place: whole pages. */
+/* Whether the dynamic linker has made the page read-only after it wrote all places: it does so by whole
+ * pages. */
 static bool is_read_only(const struct vgpu_imports *imports, ElfW(Addr) at, ElfW(Addr) page)
 {
 	for (uint32_t i = 0; i < imports->segment_count; i++) {

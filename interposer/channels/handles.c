@@ -32,7 +32,7 @@ static void put_handle(struct vgpu_handle_of *list, uint32_t *count, const struc
 	*place = (struct vgpu_handle_of){event->client, event->parent, event->object, event->value};
 }
 
-/* Who frees a client names it twice, and what is below the freed one goes with it. */
+/* Whether the object goes: a program that frees a client names it twice, and the objects below go with it. */
 static bool goes(const struct vgpu_handle_event *event, uint32_t client, uint32_t parent, uint32_t object)
 {
 	return event->client == client &&

@@ -41,7 +41,7 @@ struct vgpu_handles {
 	} group[VGPU_HANDLE_GROUPS];
 };
 
-/* What was made or freed. Whether anything is changed of what is to be written down. */
+/* Notes an object that was made or freed. Returns whether the groups to write down have changed. */
 bool vgpu_handles_note(struct vgpu_handles *handles, const struct vgpu_handle_event *event);
 
 /* How many groups there are to be written down, and how many beyond that. */

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* What stands before the places. */
+/* The head of the page, before the places. */
 struct head {
 	uint64_t magic;
 	uint32_t layout_version, size_bytes, job_id, reserved[3];
@@ -66,7 +66,7 @@ static bool is_this_jobs(int fd)
 	       head.layout_version == VGPU_VGPUD_VERSION && head.job_id == vgpu_pages.limits->job_id;
 }
 
-/* What another process has left in the place, or another program of this one. *empty: nothing. */
+/* Takes a place that another process has left, or another program of this one. *empty: nothing was in it. */
 static bool take_place(struct vgpu_channels *channels, int fd, uint32_t slot, size_t at, bool *empty)
 {
 	struct vgpu_groups_process before;

@@ -14,8 +14,8 @@
 
 #include <stddef.h>
 
-/* What a call from there would go on to. Before the first call it is not known; by then it is what the name
- * means to this library, which was loaded together with the driver. */
+/* The function that a call from this place would reach. Before the first call it is not known; the name then
+ * means the same as to this library, which was loaded together with the driver. */
 static void *before(const struct vgpu_imports *imports, uint32_t index, void *by_name)
 {
 	void *stands = __atomic_load_n(imports->place[index], __ATOMIC_ACQUIRE);

@@ -48,7 +48,7 @@ void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *comin
 	vgpu_report_ready(p);
 }
 
-/* What was charged becomes what it costs, which the ledger remembers if it was the first one. */
+/* Sets the charge to the context's cost, which the ledger remembers if it was the first context. */
 static bool settle_coming(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
 {
 	bool fits = vgpu_overhead_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
@@ -101,7 +101,7 @@ bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx
 	       vgpu_context_made(p, context, ordinal, true, NULL);
 }
 
-/* What a context that is being destroyed is called meanwhile: no address is odd. */
+/* The key of a context that is being destroyed: no address is odd. */
 static CUcontext leaving(CUcontext context)
 {
 	return (CUcontext)((uintptr_t)context | 1);

@@ -20,7 +20,8 @@
 #include "process/message.h"
 #include "tuning.h"
 
-/* What this process has allocated itself, and what its calls that are in the driver may add to it. */
+/* The bytes that this process has allocated itself; *may_take_bytes: the most that its calls in the driver
+ * add. */
 static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may_take_bytes)
 {
 	uint64_t bytes;
@@ -107,7 +108,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	if (force && more != 0)
 		vgpu_account_force(p, device, more);
 	fits = more == 0 || force || vgpu_account_charge(p, device, more);
-	/* What is charged only now may have been taken before the driver last said what is free. */
+	/* Bytes that are charged only now may have been taken before the driver last gave its free memory. */
 	if (more != 0)
 		vgpu_free_memory_forget(p);
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
@@ -170,7 +171,7 @@ static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 	SET(p->overhead_due_ns, now_ns + every_ns);
 }
 
-/* What the driver uses for itself, as far as it is charged. */
+/* The charge for the driver's own memory. */
 static uint64_t charged(struct vgpu_process *p)
 {
 	uint64_t bytes = 0;

@@ -106,8 +106,8 @@ void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t 
 bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes);
 
 /* Before a refusal: a context whose cost could not be asked yet is charged with the most that one may cost.
- * Waits until NVML can be asked, but not for long, and settles. Where NVML cannot be started at all the charge
- * is given back. */
+ * Waits until NVML can be asked, but not for long, and settles. Where NVML cannot be started at all the
+ * charge is given back. */
 void vgpu_overhead_await(struct vgpu_process *p, uint32_t device);
 
 /* The process has no context on the device any more. */

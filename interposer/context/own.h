@@ -7,7 +7,7 @@
 
 #include "process/process.h"
 
-/* What the driver uses on a device for itself: contexts, modules, stacks and heaps of kernels. */
+/* The driver's own memory on a device: contexts, modules, stacks and heaps of kernels. */
 struct vgpu_overhead {
 	uint64_t bytes; /* charged */
 	uint64_t promised_bytes; /* of these: heaps that the driver may not have made yet */

@@ -10,7 +10,7 @@
 #include "driver/contexts.h"
 #include "gate/gate.h"
 
-/* What it is charged beforehand. */
+/* Charges a context before the driver makes it. */
 #define COMING_OR_RETURN(ordinal, primary)                                                      \
 	struct vgpu_coming coming;                                                              \
 	if (!vgpu_context_begin(p, ordinal, primary, &coming))                                  \

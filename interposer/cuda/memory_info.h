@@ -18,7 +18,7 @@
 #define STORE(pointer, value)                                                                             \
 	(*(pointer) = (value) > (__typeof__(*(pointer)))-1 ? (__typeof__(*(pointer)))-1 : (__typeof__(*(pointer)))(value))
 
-/* What the program sees of a device, when the pools are settled; false when the driver's own
+/* The memory of a device as the program sees it, when the pools are settled; false: the driver's own
  * answer stands. */
 static bool view_of_device(struct vgpu_process *p, int device, struct vgpu_view *view)
 {
@@ -30,7 +30,7 @@ static bool view_of_device(struct vgpu_process *p, int device, struct vgpu_view 
 	return true;
 }
 
-/* What is left is no more than what the driver has free. */
+/* The free memory of the answer is at most that of the driver. */
 #define TELL(view, driver_free, driver_total, free_out, total_out)                               \
 	do {                                                                                     \
 		if ((free_out) != NULL)                                                          \
@@ -79,7 +79,7 @@ static bool answered(struct vgpu_process *p, bool whole, struct memory_info *inf
 	return view_of_device(p, info->said.device, &info->view);
 }
 
-/* What a function that answers with 32 bits says is not remembered. */
+/* The answer of a function with 32 bits is not remembered. */
 #define REMEMBERED(out) (sizeof(*(out)) == sizeof(uint64_t))
 #define VALUE(out) ((out) != NULL ? *(out) : 0)
 #define WRAP_MEM_INFO(symbol, params, args, free_out, total_out)                                \

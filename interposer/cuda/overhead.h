@@ -29,7 +29,7 @@ static CUresult imported(struct vgpu_process *p, CUresult result)
 		return imported(p, real args);                                                  \
 	}
 
-/* What of a limit's value is memory that a launch makes. The stacks are made at once. */
+/* The part of a limit's value that is memory which a launch makes. The stacks are made at once. */
 static uint64_t made_later(int limit, size_t value)
 {
 	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > VGPU_HEAP_DEFAULT_BYTES)

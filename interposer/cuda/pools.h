@@ -11,7 +11,7 @@
 #include "cuda/wrap.h"
 #include "pools/graphs.h"
 
-/* What a stream has got to may have given memory back, and made the driver take some. */
+/* The work that a stream has finished may have given memory back, and made the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
 	vgpu_gate_settle(p, NULL);

@@ -34,8 +34,8 @@ bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct v
 	    GET(memory->sequence) != sequence)
 		return false;
 	now = vgpu_account_held(p, (uint32_t)recalled->device);
-	/* What is freed is given back a moment after the driver has it: it is not added, which could be
-	 * twice. */
+	/* The account drops freed memory a moment after the driver has it: it is not added here, as it could
+	 * be in the driver's figure already. */
 	recalled->more_since = now < then;
 	if (now > then)
 		recalled->free_bytes -= now - then < recalled->free_bytes ? now - then : recalled->free_bytes;
@@ -58,7 +58,7 @@ void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_me
 	uint32_t sequence = query->sequence;
 	int device = query->device;
 
-	/* What other threads allocate meanwhile may be in the figure or not. */
+	/* Memory that other threads allocate meanwhile may be in the figure or not. */
 	if (context == NULL || device < 0 || vgpu_account_may_take(p, (uint32_t)device) != 0 ||
 	    vgpu_account_held(p, (uint32_t)device) != query->held_bytes || sequence % 2 != 0 ||
 	    !next_sequence(memory, sequence))

@@ -10,7 +10,7 @@
 #include "process/process.h"
 #include "tuning.h"
 
-/* What the driver last said of a device's memory; see driver/free_memory.h. */
+/* The driver's last answer about a device's memory; see driver/free_memory.h. */
 struct vgpu_free_memory {
 	uint32_t sequence;
 	int32_t device; /* index in vgpu_limits.device */
@@ -20,7 +20,7 @@ struct vgpu_free_memory {
 	uint64_t held_bytes; /* what this process was charged then */
 };
 
-/* What CUDA_VISIBLE_DEVICES is while the driver starts; see driver/visible.h. */
+/* The value of CUDA_VISIBLE_DEVICES while the driver starts; see driver/visible.h. */
 struct vgpu_visible {
 	uint32_t lock;
 	uint32_t starting; /* threads in cuInit */

@@ -50,7 +50,7 @@ static void exchange_mode(int *mode)
 		exchange(mode);
 }
 
-/* What to give to the other; -1: nothing was changed. */
+/* Returns the mode to give to end_calls; -1: nothing was changed. */
 static int begin_calls(const struct vgpu_process *p)
 {
 	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;

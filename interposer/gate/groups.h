@@ -23,7 +23,7 @@ struct vgpu_gate_key {
 
 struct vgpu_gate_key vgpu_gate_key(CUcontext context, CUstream handle, uint32_t device);
 
-/* What became of a launch that wants to join. */
+/* The result for a launch that wants to join a group. */
 enum vgpu_gate_joined {
 	VGPU_JOINED,
 	VGPU_JOINS_LATER, /* there is enough in flight */

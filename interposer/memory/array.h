@@ -41,7 +41,7 @@ static inline CUDA_ARRAY3D_DESCRIPTOR vgpu_shape_3d(const CUDA_ARRAY3D_DESCRIPTO
 
 uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape);
 
-/* What such an array takes of the current context's device, 0 for sparse and deferred ones.
+/* The bytes that such an array takes of the current context's device, 0 for sparse and deferred ones.
  * levels: 0 for an array that is not mipmapped. */
 uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels);
 

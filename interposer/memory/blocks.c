@@ -38,7 +38,7 @@ static bool is_small(const struct vgpu_entry *block)
 	return block->count == VGPU_BLOCK_SMALL;
 }
 
-/* What is not charged any more without the block. */
+/* The bytes by which the charge falls without the block. */
 static uint64_t charge_of(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	return is_small(block) ? vgpu_granules_leave(p, block->key, block->bytes) : block->bytes;

@@ -21,7 +21,7 @@ void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t devic
 /* Whether a block that is charged itself begins there, and on which device. */
 bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device);
 
-/* What managed memory of this process is charged. */
+/* The charge for managed memory of this process. */
 uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device);
 
 /* Removes the block: done before the driver frees it, because from then on another thread may be

@@ -23,7 +23,7 @@
 #define NOT_YET UINT32_MAX	/* the driver has not given it out */
 #define NO_NUMBER (UINT32_MAX - 1) /* its number is another one's by now */
 
-/* What a descriptor refers to, 0 when it is closed. All of NVIDIA's device file have the same. */
+/* The file behind a descriptor, 0 when it is closed. All of NVIDIA's device file have the same. */
 static uint64_t file_of(int fd)
 {
 	struct stat st;

@@ -35,7 +35,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 void vgpu_holders_opened(struct vgpu_process *p);
 void vgpu_holders_closed(struct vgpu_process *p);
 
-/* What memory is bound to: an object that is not known is 0. */
+/* The object that memory is bound to; 0: an object that is not known. */
 uint64_t vgpu_bind_multicast(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
 static inline uint64_t vgpu_bind_endpoint(CUlogicalEndpointId id)
 {
@@ -45,7 +45,7 @@ static inline uint64_t vgpu_bind_endpoint(CUlogicalEndpointId id)
 /* The memory, which is held, was bound to the object. */
 void vgpu_bind_noted(struct vgpu_process *p, uint64_t object, uint64_t offset, uint64_t memory);
 
-/* What of the device's memory was bound there is not any more; and nothing of any. */
+/* The device's memory is not bound to this range of the object any more; and no memory to any of it. */
 void vgpu_bind_ended(struct vgpu_process *p, uint64_t object, CUdevice ordinal, uint64_t offset,
 		     uint64_t size);
 void vgpu_bind_all_ended(struct vgpu_process *p, uint64_t object);

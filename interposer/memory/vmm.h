@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "process/process.h"
 
-/* What a memory is besides its bytes. */
+/* Flags of a memory. */
 #define VGPU_VMM_UNSEEN 1u /* a handle of it was released, so that NVML may not show it any more */
 #define VGPU_VMM_OPENED 2u /* another process pays for it */
 #define VGPU_VMM_KEPT 4u   /* nothing but descriptors hold it */

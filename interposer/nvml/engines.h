@@ -56,7 +56,7 @@ static nvmlReturn_t hand_out_sessions(nvmlReturn_t result, void *list, unsigned 
 #define WRAP_SESSIONS(symbol, params, args, device, count, list, type) \
 	WRAP_LIST(symbol, params, args, count, list, type, KEEP_SESSIONS, hand_out_sessions)
 
-/* What the statistics of a device are of its sessions: how many, and their means. */
+/* A device's statistics of its sessions: their number, and their means. */
 struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };

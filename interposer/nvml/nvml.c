@@ -30,7 +30,7 @@
 	if (vgpu_stage(p) == VGPU_UNLIMITED)                  \
 	return real args
 
-/* What the driver has said is put right by tell, where it has said something. */
+/* Corrects the driver's answer by tell, if there is one. */
 #define WRAP_TELL(symbol, params, args, out, tell)                                              \
 	WRAP(symbol, params)                                                                    \
 	{                                                                                       \
@@ -122,7 +122,7 @@ static void show_attributes(struct vgpu_view view, nvmlDeviceAttributes_t *attri
 		return (device) == NULL ? real args : vgpu_nvml_by_index(index, device); \
 	}
 
-/* What the driver says of a GPU that is not there. */
+/* The driver's answer for a GPU that is not there. */
 static nvmlReturn_t not_there(nvmlDevice_t *device, nvmlDevice_t before)
 {
 	*device = before;

@@ -80,7 +80,7 @@ static void divide(struct vgpu_usage *usage, unsigned int samples)
 		*sums[i] = mean_of_samples(*sums[i], samples);
 }
 
-/* What both functions tell. */
+/* The figures in the answers of both functions. */
 #define SUM(usage, one)                                  \
 	do {                                             \
 		add_percent(&(usage)->sm, (one).smUtil);         \

@@ -22,7 +22,7 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 /* Over the last two seconds: a driver takes up to one sample a second. */
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage);
 
-/* What samples of this type are of; above 100 when the driver has no figure by process. */
+/* The percent for samples of this type; above 100 when the driver has no figure by process. */
 unsigned int vgpu_usage_of_type(const struct vgpu_usage *usage, nvmlSamplingType_t type);
 
 /* Whether it is a process of the job that uses CUDA or NVML. */

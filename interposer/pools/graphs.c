@@ -165,7 +165,8 @@ void vgpu_graphs_end(struct vgpu_process *p, struct vgpu_growth *g, CUgraphExec 
 {
 	struct vgpu_entry *found;
 
-	/* What runs cannot be taken back: it is counted, and others are refused until it is less. */
+	/* A graph that runs cannot be taken back: it is charged, and further calls are refused until it is
+	 * less. */
 	if (!vgpu_pools_end(p, g))
 		vgpu_pools_force(p, g->pool);
 	if (result != CUDA_SUCCESS)

@@ -18,7 +18,7 @@ enum vgpu_pool_state {
 	VGPU_POOL_DEAD,	  /* destroyed by the program; some of its blocks may live */
 };
 
-/* What is known of one stream-ordered pool; see pools/pools.h. */
+/* One stream-ordered pool; see pools/pools.h. */
 struct vgpu_pool {
 	CUmemoryPool handle;
 	uint32_t state;

@@ -48,7 +48,7 @@ static struct vgpu_pool *note_pool(struct vgpu_process *p, CUmemoryPool handle, 
 		if (__atomic_load_n(&vgpu_pools(p)->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
 			continue;
 		pool = &vgpu_pools(p)->pool[i];
-		/* Whoever looks at all places may still see what was here before. */
+		/* A thread that looks at all places may still see the pool that was here before. */
 		__atomic_store_n(&pool->ordinal, ordinal, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->own, own, __ATOMIC_RELAXED);

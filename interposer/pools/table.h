@@ -30,7 +30,7 @@ static inline struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevi
 void vgpu_pools_chosen_anew(struct vgpu_process *p);
 /* The program has set an attribute of a pool. */
 void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value);
-/* What the driver keeps for the graphs of a device. */
+/* The memory that the driver keeps for the graphs of a device. */
 struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal);
 /* The program has made a pool; or the driver has shown it one of its own. One of managed memory is not
  * known hereafter: what is taken from it may lie anywhere, and is charged by the block. */

@@ -9,7 +9,7 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-/* What pthread_atfork calls; itself it would need the start files, and so constructors. */
+/* The function behind pthread_atfork, which would need the start files, and so constructors. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
 
 struct vgpu_pages vgpu_pages;

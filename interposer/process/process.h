@@ -24,8 +24,8 @@ enum vgpu_stage {
 };
 
 struct vgpu_process {
-	/* What nearly every call looks at and few change lies together, in one line of the cache: that is why
-	 * words of other rooms are here. */
+	/* The words that nearly every call reads and few calls change lie together, in one line of the cache:
+	 * so words of other rooms are here. */
 	uint32_t stage;
 	uint32_t captures; /* that have begun and not ended; see driver/capture.h */
 	uint32_t contexts_made; /* ever, wherever they lie */
@@ -39,7 +39,7 @@ struct vgpu_process {
 	uint32_t overhead_closed; /* of what was opened: closed, and looked at since */
 	uint64_t overhead_due_ns; /* when to ask for the driver's overhead next */
 
-	/* Who this is, as in the ledger's slot. */
+	/* This process, as in the ledger's slot. */
 	int32_t pid;
 	uint32_t slot;
 	uint32_t step;
@@ -55,7 +55,7 @@ struct vgpu_process {
 
 _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache");
 
-/* What the rooms keep lies behind it (own.h of each), in places whose offsets are constants. Small ones
+/* The structs of the rooms lie behind it (own.h of each), in places whose offsets are constants. Small ones
  * follow each other by lines of the cache, large ones begin a page. The account's does not lie where in a
  * page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree took some 20 ns more. */
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))

@@ -97,8 +97,7 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 		    !same_name(name, length, row->base, row->base_length))
 			return row->wrapper;
 	}
-	/* What the driver has given may be a function that has a row by another name, cuGraphInstantiate of
-	 * 12.0 for one. */
+	/* The driver's function may have a row by another name, as cuGraphInstantiate of 12.0. */
 	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
 		if (vgpu_row[i].wrapper != NULL && vgpu_real_address((enum vgpu_symbol)i) == found)
 			return vgpu_row[i].wrapper;

@@ -24,7 +24,7 @@ extern const struct vgpu_row vgpu_row[VGPU_SYMBOLS];
 /* The row of a wrapped function, VGPU_SYMBOLS when the name is not one. */
 enum vgpu_symbol vgpu_symbol_find(const char *name);
 
-/* What cuGetProcAddress is to answer, after the driver has answered found for the name. */
+/* The answer of cuGetProcAddress, after the driver has answered found for the name. */
 void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t flags);
 
 #endif

@@ -79,7 +79,7 @@ static bool is_wrapped(const struct vgpu_libc *libc, enum vgpu_symbol symbol, vo
 	       vgpu_real_adopt(symbol, found);
 }
 
-/* What a search that would find our own export first is to answer. */
+/* The answer to a search that would find our own export first. */
 static void *answer_behind_us(const struct vgpu_libc *libc, enum vgpu_symbol symbol, const char *name)
 {
 	void *next;
@@ -155,8 +155,9 @@ static bool is_c_librarys(const struct vgpu_libc *libc, void *found)
 	       libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map;
 }
 
-/* What a lookup of the lookups themselves is to answer, NULL where that is none of ours. An overlay that asks
- * for the one behind it must not be asked again by that one: it may jump there with its caller's address. */
+/* The answer to a lookup of the lookups themselves, NULL where that is none of ours. If an overlay asks for
+ * the lookup behind it, that one must not ask the overlay again: it may jump there with its caller's
+ * address. */
 static void *answer_own(const struct vgpu_libc *libc, void *handle, enum own own, const void *caller,
 			void *found)
 {
