@@ -252,7 +252,7 @@ func (g *vgpudGround) driver() {
 	}
 }
 
-const anotherDriver = "a driver of docs/decisions/time.md#053"
+const anotherDriver = "a driver of docs/supported.md"
 
 // findGPUs makes a client, finds each GPU, and lets go of both.
 func findGPUs(control, deviceDir string, gpus []device.GPU) (wrong []error, err error) {
