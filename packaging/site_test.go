@@ -81,10 +81,19 @@ func TestASiteReportRunsToItsEnd(t *testing.T) {
 		if err := os.Chmod(state, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		for _, library := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} { // the tree may be in a home
+			content, err := os.ReadFile(filepath.Join(sim, library))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(state, library), content, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if out, err := exec.Command(sim+"/simgpu-init", state, "devices=1").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		out := siteReport(t, "LD_LIBRARY_PATH="+sim, "SIMGPU_DIR="+state)
+		out := siteReport(t, "LD_LIBRARY_PATH="+state, "SIMGPU_DIR="+state)
 		if !strings.Contains(out, "\ninventory: 0 ") {
 			t.Errorf("no GPU was found:\n%s", out)
 		}

@@ -59,9 +59,9 @@ func TestAFigureIsOneLine(t *testing.T) {
 	}
 }
 
-// Go's encoding knows no padding.
+// Go's encoding knows no padding. The sizes stay, which layout.h holds.
 func TestAHoleIsRefused(t *testing.T) {
-	for field, changed := range map[string]string{"uint64_t busy_ns;": "uint32_t made_up; uint64_t busy_ns;", "uint64_t credit_at_ns;": "uint64_t credit_at_ns; uint32_t made_up;"} {
+	for field, changed := range map[string]string{"uint32_t verdict;": "", "uint64_t credit_at_ns;": "uint32_t made_up;"} {
 		if _, err := twinOf(t, field, changed); err == nil || !strings.Contains(err.Error(), "has a hole") {
 			t.Errorf("%s: %v", changed, err)
 		}
