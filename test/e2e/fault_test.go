@@ -370,34 +370,3 @@ func TestSixtyFourJobsAtOnce(t *testing.T) {
 		os.Remove(name)
 	}
 }
-
-func TestBadConfigIsNamedAndHarmless(t *testing.T) {
-	begin(t)
-	batch(t, one, "", "true") // its prolog keeps the configuration that is right
-	defer func() {
-		c.ExtraConfig = ""
-		if err := c.WriteConfig(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, tc := range []struct{ text, key, accepted string }{
-		{"isolaton: strict\n", "isolaton", "isolation"},
-		{"report_to: nobody\n", "report_to", ""},
-	} {
-		c.ExtraConfig = tc.text
-		if err := c.WriteConfig(); err != nil {
-			t.Fatal(err)
-		}
-		for line, code := range map[string]int{tool("n1", "status"): 0, "vgpuctl --config " + c.ConfigPath() + " config": 78,
-			"vgpu-gres --config " + c.ConfigPath() + " gres.conf": 78} {
-			result := run(t, root, line)
-			if result.Code != code || !strings.Contains(result.Stderr, c.ConfigPath()) || !strings.Contains(result.Stderr, tc.key) ||
-				!strings.Contains(result.Stderr, tc.accepted) {
-				t.Errorf("want exit %d and file, key and accepted values named: %s", code, result)
-			}
-		}
-		if out := strings.TrimSpace(ok(t, one, "srun --gres=vgpu:1 --vgpu-mem=3000 "+seen).Stdout); out != "3000" {
-			t.Errorf("a job with %q in config.yaml sees %s", tc.text, out)
-		}
-	}
-}
