@@ -5,12 +5,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -72,6 +74,9 @@ func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inv
 		reason := refusal.Reason
 		if !told.Batch && refusal.Kind != place.Never {
 			reason += "; a batch job would wait, --exclude=" + p.node + " tries other nodes"
+			if refusal.FitsMiB > 0 && !g.Whole {
+				reason += fmt.Sprintf(", and --vgpu-mem=%s fits here now", request.Mem{MiB: refusal.FitsMiB}.Typed())
+			}
 		}
 		return p.refuse(ctx, g, reason, nil)
 	}

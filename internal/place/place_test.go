@@ -134,8 +134,8 @@ func TestPlaceRefusesASecondSliceOfLatency(t *testing.T) {
 		held(1, h200, 10):                          "no GPU fits 1 MiB and 30 % of its time: GPU 0 holds 1 slice of --vgpu-priority=latency, the most that this node allows, GPU 1 has 0 MiB free",
 	} {
 		_, refusal := Place(node(h200, h200), []device.Slice{first, other}, want, rules)
-		if diff := cmp.Diff(&Refusal{Fragmented, text}, refusal); diff != "" {
-			t.Error(diff)
+		if refusal == nil || refusal.Kind != Fragmented || refusal.Reason != text {
+			t.Errorf("got %+v, want %s", refusal, text)
 		}
 	}
 }
@@ -192,10 +192,42 @@ func TestPlaceRefuses(t *testing.T) {
 			if refusal == nil {
 				t.Fatalf("placed on %v", got)
 			}
-			if diff := cmp.Diff(&Refusal{c.kind, c.text}, refusal); diff != "" {
-				t.Error(diff)
+			if refusal.Kind != c.kind || refusal.Reason != c.text {
+				t.Errorf("got %+v, want %s: %s", refusal, c.kind, c.text)
 			}
 		})
+	}
+}
+
+// With that much memory the same want is placed, and with a MiB more it is not.
+func TestARefusalNamesTheSizeThatFits(t *testing.T) {
+	three := node(h200, h200, 40960)
+	for _, c := range []struct {
+		what  string
+		taken []device.Slice
+		want  Want
+		rules Rules
+		fits  int64
+	}{
+		{"the largest hole", []device.Slice{held(0, 100000, 0), held(1, 110000, 0), held(2, 40000, 0)}, Want{Slices: 1, Mem: mib(50000)}, std, 43771},
+		{"the smaller of two holes", []device.Slice{held(0, 100000, 0), held(1, 110000, 0), held(2, 40000, 0)}, Want{Slices: 2, Mem: mib(50000)}, std, 33771},
+		{"where there is time as well", []device.Slice{held(0, 100000, 90), held(1, 110000, 50), held(2, 40000, 0)}, Want{Slices: 1, Mem: mib(50000), SMPercent: 30}, std, 33771},
+		{"a share", []device.Slice{held(0, 100000, 0), held(1, 110000, 0), held(2, 40000, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 50}}, std, 43771},
+		{"no more than a GPU has", []device.Slice{held(0, 150000, 0)}, Want{Slices: 1, Mem: mib(200000)}, Rules{MemOvercommit: 2}, h200},
+		{"none without time", []device.Slice{held(0, 1, 80), held(1, 1, 80), held(2, 1, 80)}, Want{Slices: 1, Mem: mib(1), SMPercent: 30}, std, 0},
+		{"none of drained GPUs", []device.Slice{held(2, 40000, 0)}, Want{Slices: 1, Mem: mib(1000)}, Rules{Drain: []device.UUID{uuid(0), uuid(1), uuid(2)}}, 0},
+	} {
+		_, refusal := Place(three, c.taken, c.want, c.rules)
+		if refusal == nil || refusal.FitsMiB != c.fits {
+			t.Errorf("%s: %+v, want %d MiB", c.what, refusal, c.fits)
+			continue
+		}
+		for more, placed := range map[int64]bool{0: true, 1: false} {
+			c.want.Mem = mib(c.fits + more)
+			if _, again := Place(three, c.taken, c.want, c.rules); c.fits > 0 && (again == nil) != placed {
+				t.Errorf("%s, %d MiB more: %+v", c.what, more, again)
+			}
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 func TestAKeptGPUIsNamed(t *testing.T) {
 	rules := Rules{Reserved: []Reservation{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0, 0}}}}
 	_, refusal := Place(node(100, 100), nil, wants(10, 51), rules)
-	want := &Refusal{Fragmented, "no GPU fits 10 MiB: GPU 0 is kept for job 7, which has waited longer, GPU 1 is kept for job 8, which has waited longer"}
+	want := &Refusal{Kind: Fragmented, Reason: "no GPU fits 10 MiB: GPU 0 is kept for job 7, which has waited longer, GPU 1 is kept for job 8, which has waited longer"}
 	if diff := cmp.Diff(want, refusal); diff != "" {
 		t.Error(diff)
 	}

@@ -22,24 +22,41 @@ const (
 
 // Refusal says why nothing was placed. Reason is one sentence for the job's owner.
 type Refusal struct {
-	Kind   Kind
-	Reason string
+	Kind    Kind
+	Reason  string
+	FitsMiB int64 // the most memory of each slice with which it would fit now; 0: with none
 }
 
 func refuse(inv device.Inventory, loads []load, fits int, want Want, rules Rules) *Refusal {
 	switch {
 	case want.Slices <= 0:
-		return &Refusal{Never, "no slice was asked for"}
+		return &Refusal{Kind: Never, Reason: "no slice was asked for"}
 	case want.SMPercent < 0 || want.SMPercent > 100:
-		return &Refusal{Never, fmt.Sprintf("%d %% of a GPU's time was asked for: 100 %% is all there is", want.SMPercent)}
+		return &Refusal{Kind: Never, Reason: fmt.Sprintf("%d %% of a GPU's time was asked for: 100 %% is all there is", want.SMPercent)}
 	case !want.valid():
-		return &Refusal{Never, "the job holds no gpumem on this node, so a slice would have no memory"}
+		return &Refusal{Kind: Never, Reason: "the job holds no gpumem on this node, so a slice would have no memory"}
 	case len(loads) == 0:
-		return &Refusal{Unavailable, "this node has no GPU"}
+		return &Refusal{Kind: Unavailable, Reason: "this node has no GPU"}
 	case want.Slices > len(loads):
-		return &Refusal{Never, fmt.Sprintf("%d slices need %d different GPUs: this node has %d", want.Slices, want.Slices, len(loads))}
+		return &Refusal{Kind: Never, Reason: fmt.Sprintf("%d slices need %d different GPUs: this node has %d", want.Slices, want.Slices, len(loads))}
 	}
-	return &Refusal{kindOf(inv, want, rules), reason(loads, fits, want, rules)}
+	return &Refusal{kindOf(inv, want, rules), reason(loads, fits, want, rules), fitsNow(loads, want, rules)}
+}
+
+// fitsNow is what the slices could have each, where memory alone is in the way.
+func fitsNow(loads []load, want Want, rules Rules) int64 {
+	var most []int64
+	for _, l := range loads {
+		l.askMiB = 1
+		if l.obstacle(want, rules) == none {
+			most = append(most, min(l.freeMiB, l.gpu.MemMiB))
+		}
+	}
+	if len(most) < want.Slices {
+		return 0
+	}
+	slices.Sort(most)
+	return most[len(most)-want.Slices]
 }
 
 // kindOf tries the same want on an empty node, then on one whose GPUs are all in service.

@@ -205,13 +205,13 @@ func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
 // Two small slices and two waiting jobs keep no GPU from others that fit beside them.
 func TestWhatFitsBesideAWaitingJobBegins(t *testing.T) {
 	begin(t)
-	a, releaseOne := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
-	b, releaseOther := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	a, releaseOne := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100M --vgpu-cores=60 --vgpu-place=spread")
+	b, releaseOther := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100M --vgpu-cores=60 --vgpu-place=spread")
 	slicesOf(t, a)
 	slicesOf(t, b)
 	var waiting []string
 	for range 2 {
-		job := submit(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=41", seen)
+		job := submit(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100M --vgpu-cores=41", seen)
 		awaitWaiting(t, job, "1")
 		waiting = append(waiting, job)
 	}
@@ -339,7 +339,7 @@ func TestAnInteractiveJobIsToldWhatFits(t *testing.T) {
 	releaseOne, releaseOther := fragment(t)
 	for _, line := range []string{"srun -p all -w n1 --gres=vgpu:1 --vgpu-mem=60000 true", "salloc -p all -w n1 --gres=vgpu:1 --vgpu-mem=60000 srun true"} {
 		result := run(t, two, line)
-		if result.Code == 0 || !strings.Contains(result.Stderr, "the most is 43771 MiB on GPU 0; a batch job would wait, --exclude=n1 tries other nodes") {
+		if result.Code == 0 || !strings.Contains(result.Stderr, "the most is 43771 MiB on GPU 0; a batch job would wait, --exclude=n1 tries other nodes, and --vgpu-mem=43771 fits here now") {
 			t.Errorf("%s", result)
 		}
 	}
