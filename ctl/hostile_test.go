@@ -88,7 +88,7 @@ func TestNoTextOfOthersCommandsATerminal(t *testing.T) {
 	path := hostileNode(t)
 	for _, line := range []string{"explain 9", "explain 20", "explain 21", "explain 7", "explain 30", "explain 30_1", "report 9", "report 9 --plot", "report 20", "report 21", "report 30",
 		"report 30_1", "report 7", "explain 9 --json", "explain 20 --json", "report 9 --json", "nodes", "nodes --json", "status", "status --json", "metrics", "records",
-		"records --history", "audit", "doctor", "explain \x1b[2J", "set 20 --mem 5", "\x1b[2J", "--\x1b[2J"} {
+		"records --history", "audit", "doctor", "explain \x1b[2J", "set 20 --mem 5M", "\x1b[2J", "--\x1b[2J"} {
 		t.Run(line, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			code := run(append(strings.Split(line, " "), "--config", path), &out, &errs)

@@ -72,6 +72,32 @@ func TestLuaEntryPoints(t *testing.T) {
 	}
 }
 
+// Sizes with a unit, which Go and Lua read alike.
+var sizes = []string{"1.5G", "2GB", "2GiB", "2g", "3000MB", "3000MiB", "0.3G", "1.3GiB", "99.999gb", "3000.7M"}
+
+// As GRES, which take no unit, job_submit says how many MiB a size is.
+func TestLuaTellsTheMiBOfGo(t *testing.T) {
+	path, err := exec.LookPath("lua5.1")
+	if err != nil {
+		t.Skip("lua5.1 is not installed")
+	}
+	program := `slurm = {SUCCESS = 0, log_user = function(format, ...) print(string.format(format, ...)) end}
+		local vgpu = dofile("vgpu.lua")
+		`
+	var want strings.Builder
+	for _, size := range sizes {
+		var r request.Request
+		if err := request.ParseOption("vgpu-mem", size, &r); err != nil {
+			t.Fatal(err)
+		}
+		program += fmt.Sprintf("vgpu.job_submit({gres = %q}, {}, 0)\n", "gpumem:"+size)
+		fmt.Fprintf(&want, "vgpu: --gres=gpumem:%s: gpumem counts MiB and takes no unit: write gpumem:%d\n", size, r.Mem.MiB)
+	}
+	if out, err := exec.Command(path, "-e", program).CombinedOutput(); err != nil || string(out) != want.String() {
+		t.Errorf("%v: got\n%s\nwant\n%s", err, out, want.String())
+	}
+}
+
 // What Go writes, Lua must read, and both must come to the same MiB: the canonical form of every
 // option goes through job_submit, and the GRES that come out are Go's own arithmetic.
 func TestLuaAgreesWithGo(t *testing.T) {
@@ -114,8 +140,11 @@ func TestLuaAgreesWithGo(t *testing.T) {
 		}
 	}
 	try(143771, "vgpu-mem=8G", "vgpu-cores=0")
+	for _, size := range sizes {
+		try(143771, "vgpu-mem="+size, "vgpu-cores=30%")
+	}
 	try(143771, "vgpu-mem=3000M", "vgpu-cores=100", "vgpu-place=spread", "vgpu-policy=elastic", "vgpu-priority=latency", "vgpu-gpu=!a100,H200", "vgpu-uuid=GPU-1b2c3d4e,!MIG-1b2c3d4e-0000")
-	try(143771, "vgpu-mem=1", "vgpu-gpu=!tesla_v100-sxm2.16gb")
+	try(143771, "vgpu-mem=1M", "vgpu-gpu=!tesla_v100-sxm2.16gb")
 	out, err := exec.Command(path, "-e", program).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

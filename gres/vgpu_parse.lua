@@ -105,14 +105,18 @@ local function number(digits)
 end
 
 -- gpumem counts MiB. Slurm's own suffixes multiply the count by powers of 1024: 8K is 8192 MiB, and
--- 8G would be 8 PiB, which nobody means.
+-- 8G would be 8 PiB, which nobody means. A fraction is read as internal/request reads that of an option.
 local function parse_mem(typed, value)
-	local digits, suffix = (value or ""):match("^(%d+)(%a*)$")
+	local digits, rest = (value or ""):match("^(%d+)(.*)$")
+	local fraction, suffix = (rest or "?"):match("^(%.?%d*)(%a*)$")
 	local n, unit = number(digits), units[(suffix or ""):lower()]
-	if n and n > 0 and suffix == "" then return n end
-	if n and n > 0 and unit and n * unit <= max_mib then
-		if suffix:lower() == "k" then return n * unit end
-		refuse("%s: gpumem counts MiB and takes no unit: write gpumem:%d", typed, n * unit)
+	if n and n > 0 and fraction == "" and suffix == "" then return n end
+	if n and unit and fraction ~= "." and #fraction <= 11 then
+		local mib = math.floor(tonumber(digits .. fraction) * unit)
+		if mib > 0 and mib <= max_mib then
+			if fraction == "" and suffix:lower() == "k" then return mib end
+			refuse("%s: gpumem counts MiB and takes no unit: write gpumem:%d", typed, mib)
+		end
 	end
 	refuse("%s: want the MiB of all slices together as a number, as in gpumem:3000", typed)
 end

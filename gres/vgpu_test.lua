@@ -158,8 +158,9 @@ refuse("gpumem:8G", "gres:vgpu:1,gres:gpumem:8G", nil, nil, "vgpu: --gres=gpumem
 refuse("gpumem:8g", "gpumem:8g", nil, nil, "vgpu: --gres=gpumem:8g: gpumem counts MiB and takes no unit: write gpumem:8192")
 refuse("gpumem:3000M", "gpumem:3000M", nil, nil, "vgpu: --gres=gpumem:3000M: gpumem counts MiB and takes no unit: write gpumem:3000")
 refuse("gpumem:8GiB", "gpumem=8GiB", nil, nil, "vgpu: --gres=gpumem=8GiB: gpumem counts MiB and takes no unit: write gpumem:8192")
+refuse("gpumem:1.5G", "gpumem:1.5G", nil, nil, "vgpu: --gres=gpumem:1.5G: gpumem counts MiB and takes no unit: write gpumem:1536")
 refuse("gpumem:2T", "gpumem:2T", nil, nil, "vgpu: --gres=gpumem:2T: gpumem counts MiB and takes no unit: write gpumem:2097152")
-for _, value in ipairs({ "8X", "0", "-5", "abc", "25%", "1.5", "99999P", "h200:3000" }) do
+for _, value in ipairs({ "8X", "0", "0G", "-5", "abc", "25%", "1.5", "1.G", ".5G", "0.0001G", "1.5.2G", "1.123456789012G", "99999P", "h200:3000" }) do
 	refuse("gpumem:" .. value, "vgpu:1,gpumem:" .. value, nil, nil, "vgpu: --gres=gpumem:" .. value .. ": want the MiB of all slices together as a number, as in gpumem:3000")
 end
 refuse("gpumem without a count", "gpumem", nil, nil, "vgpu: --gres=gpumem: want the MiB of all slices together as a number, as in gpumem:3000")

@@ -12,7 +12,7 @@ static const struct vgpu_row {
 	const char *name, *metavar, *usage, *variable;
 } vgpu_rows[VGPU_OPTION_COUNT] = {
 	{"vgpu-mem", "SIZE",
-	 "[vgpu] device memory of each slice: MiB (3000), GiB (8G) or a share of the GPU (25%)",
+	 "[vgpu] device memory of each slice: MiB (3000), GiB (8G, 1.5G) or a share of the GPU (25%)",
 	 "VGPU_MEM"},
 	{"vgpu-cores", "PERCENT",
 	 "[vgpu] at most this percentage of each GPU's time; 0 is no cap, 100 the GPU to itself",

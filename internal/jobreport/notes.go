@@ -165,7 +165,7 @@ func memorySpare(f facts) string {
 	if !ok || f.refusals > 0 || f.wall < noteworthyAfter {
 		return ""
 	}
-	return fmt.Sprintf("%speak %s: ask for --vgpu-mem=%d", f.so(), ofMemory(f.peakMiB, f.grantMiB), advice)
+	return fmt.Sprintf("%speak %s: ask for --vgpu-mem=%s", f.so(), ofMemory(f.peakMiB, f.grantMiB), request.Mem{MiB: advice}.Typed())
 }
 
 // adviseMiB is the peak and a tenth of it, rounded up to what one would type.

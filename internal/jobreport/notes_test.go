@@ -46,7 +46,7 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 		"all is well":                {slice(func(*Slice) {}), "", ""},
 		"peak 73 %":                  {slice(func(s *Slice) { *s.PeakMiB = 6000 }), "memory-spare", ""},
 		"peak 70 %":                  {slice(func(s *Slice) { *s.PeakMiB = 5400 }), "memory-spare", "peak 5.3 of 8 GiB: ask for --vgpu-mem=6000"},
-		"peak of tens of MiB":        {slice(func(s *Slice) { *s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100"},
+		"peak of tens of MiB":        {slice(func(s *Slice) { *s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100M"},
 		"a spare but a short run":    {short(slice(func(s *Slice) { *s.PeakMiB = 40 }), 59*time.Second), "memory-spare", ""},
 		"a spare, but refused":       {slice(func(s *Slice) { *s.PeakMiB, *s.Refusals = 40, 1 }), "memory-spare", ""},
 		"one refused":                {slice(func(s *Slice) { *s.Refusals = 1 }), "memory-refused", "1 allocation was refused at the limit of 8 GiB"},

@@ -67,8 +67,8 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 		t.Errorf("a batch script: %+v, %v", plan, err)
 	}
 	for says, change := range map[string]func(*Step){
-		"no list of GPUs":                        func(s *Step) { s.GPUs = "x" },
-		"--vgpu-mem=5: the job holds whole GPUs": func(s *Step) { s.Options = request.Texts{"5"} },
+		"no list of GPUs":                         func(s *Step) { s.GPUs = "x" },
+		"--vgpu-mem=5M: the job holds whole GPUs": func(s *Step) { s.Options = request.Texts{"5M"} },
 	} {
 		bad := Step{RunDir: dir, Job: 7}
 		change(&bad)
@@ -77,7 +77,7 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 		}
 	}
 	// Options of a job without GPUs mean nothing to it.
-	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: request.Texts{"5"}}, grant.Grant{Job: 7, Whole: true}); err != nil {
+	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: request.Texts{"5M"}}, grant.Grant{Job: 7, Whole: true}); err != nil {
 		t.Error(err)
 	}
 }

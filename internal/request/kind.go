@@ -4,6 +4,8 @@
 package request
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +22,8 @@ type Kind struct {
 	print func(r Request) string            // canonical value, "" when not asked for
 	copy  func(into *Request, from Request) // all that parse may set
 	fill  func(into *Request, defaults Request)
+	doubt func(typed, value string) string // a question about a value that can be read and hardly be meant; nil: there is none
+	typed func(r Request) string           // nil: as print
 }
 
 // choice is one of some words.
@@ -54,10 +58,12 @@ func names(field func(*Request) *Filter, lua, want string, valid func(name strin
 // the slice lands.
 func memory(field func(*Request) *Mem) Kind {
 	k := of(field)
-	k.Lua, k.Want = "mem", "MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"
+	k.Lua, k.Want = "mem", "MiB as 3000 or 3000M, GiB as 8G or 1.5G, or a share of the GPU as 25%"
 	k.Offers = []string{"1G", "2G", "4G", "8G", "16G", "25%", "50%", "100%"}
 	k.parse = func(text string, into *Request) (ok bool) { *field(into), ok = parseMem(text); return ok }
 	k.print = func(r Request) string { return field(&r).String() }
+	k.typed = func(r Request) string { return field(&r).Typed() }
+	k.doubt = doubtMem
 	k.fill = func(into *Request, defaults Request) { field(into).Percent = field(&defaults).Percent }
 	return k
 }
@@ -65,7 +71,7 @@ func memory(field func(*Request) *Mem) Kind {
 // cores is a percentage of GPU time. Defaults are in the entitlement, as those of memory.
 func cores() Kind {
 	return Kind{
-		Lua: "cores", Want: "a percentage of GPU time from 1 to 100, or 0 for no cap",
+		Lua: "cores", Want: "a percentage of GPU time from 1 to 100, as 30 or 30%, or 0 for no cap",
 		Offers: []string{"10", "20", "25", "30", "40", "50", "60", "70", "75", "80", "90", "100"},
 		parse:  parseCores,
 		print:  printCores,
@@ -80,7 +86,8 @@ func of[T any](field func(*Request) *T) Kind {
 	return Kind{copy: set, fill: set}
 }
 
-// Unit is a unit of memory. Those that are not taken are known to job_submit alone, which says what to write instead: GRES take none.
+// Unit is a unit of memory, of which all are powers of 1024, as Slurm's own are. Those that are not taken are known to job_submit alone,
+// which says what to write instead: GRES take none.
 type Unit struct {
 	Name  string // in lower case; any case is read
 	MiB   int64
@@ -89,8 +96,8 @@ type Unit struct {
 
 // Units are all units of memory. "K" is Slurm's own suffix of a count, which is of MiB.
 var Units = []Unit{
-	{"m", 1, true}, {"mib", 1, true}, {"mb", 1, false}, {"k", 1 << 10, false},
-	{"g", 1 << 10, true}, {"gib", 1 << 10, true}, {"gb", 1 << 10, false},
+	{"m", 1, true}, {"mib", 1, true}, {"mb", 1, true}, {"k", 1 << 10, false},
+	{"g", 1 << 10, true}, {"gib", 1 << 10, true}, {"gb", 1 << 10, true},
 	{"t", 1 << 20, false}, {"tib", 1 << 20, false}, {"tb", 1 << 20, false},
 }
 
@@ -110,10 +117,14 @@ func unitOf(name string) int64 {
 // maxMiB is 16 PiB: what comes later can add and multiply by 1024 without overflow.
 const maxMiB = 1 << 34
 
+// leastContextMiB: a bare number below it is asked about, since a context takes 518 MiB of an H200, and half of that of older products. It
+// is above what a GPU has in GiB, as long as that is less than 256.
+const leastContextMiB = 256
+
 func parseMem(text string) (Mem, bool) {
-	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
-	number, unit := text[:digits], strings.ToLower(text[digits:])
-	if unit == "%" || strings.HasPrefix(unit, ".") {
+	end := len(text) - len(strings.TrimLeft(text, "0123456789."))
+	number, unit := text[:end], strings.ToLower(text[end:])
+	if unit == "%" {
 		percent, ok := parsePercent(text)
 		return Mem{Percent: percent}, ok
 	}
@@ -122,24 +133,42 @@ func parseMem(text string) (Mem, bool) {
 		return Mem{}, false
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n <= 0 || n > maxMiB/times {
-		return Mem{}, false
+	if err == nil && n <= maxMiB/times {
+		return Mem{MiB: n * times}, n > 0
 	}
-	return Mem{MiB: n * times}, true
+	size, ok := parseDecimal(number) // "1.5" alone would be MiB, which nobody means
+	if mib := math.Floor(size * float64(times)); ok && unit != "" && mib >= 1 && mib <= maxMiB {
+		return Mem{MiB: int64(mib)}, true
+	}
+	return Mem{}, false
 }
 
-// parsePercent takes plain decimal notation only, because Lua and Go must read the same number.
-func parsePercent(text string) (float64, bool) {
-	number, ok := strings.CutSuffix(text, "%")
-	whole, fraction, point := strings.Cut(number, ".")
-	if !ok || len(number) > 12 || !allDigits(whole) || point && !allDigits(fraction) {
-		return 0, false
+// doubtMem is about a number without a unit.
+func doubtMem(typed, value string) string {
+	mem, ok := parseMem(value)
+	if !ok || !allDigits(value) || mem.MiB >= leastContextMiB {
+		return ""
 	}
-	percent, err := strconv.ParseFloat(number, 64)
-	if err != nil || percent <= 0 || percent > 100 {
+	return fmt.Sprintf("%[1]d MiB is less than a CUDA context takes; did you mean %[2]s=%[1]dG? %[1]dM is taken as it is", mem.MiB, typed)
+}
+
+func parsePercent(text string) (float64, bool) {
+	number, _ := strings.CutSuffix(text, "%")
+	percent, ok := parseDecimal(number)
+	if !ok || percent <= 0 || percent > 100 {
 		return 0, false
 	}
 	return percent, true
+}
+
+// parseDecimal takes plain decimal notation only, because Lua and Go must read the same number.
+func parseDecimal(number string) (float64, bool) {
+	whole, fraction, point := strings.Cut(number, ".")
+	if len(number) > 12 || !allDigits(whole) || point && !allDigits(fraction) {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(number, 64)
+	return value, err == nil
 }
 
 func allDigits(text string) bool {
@@ -147,6 +176,7 @@ func allDigits(text string) bool {
 }
 
 func parseCores(value string, into *Request) bool {
+	value = strings.TrimSuffix(value, "%")
 	if !allDigits(value) || len(value) > 18 {
 		return false
 	}
@@ -174,4 +204,12 @@ func (m Mem) String() string {
 		return strconv.FormatInt(m.MiB, 10)
 	}
 	return ""
+}
+
+// Typed is how a user writes it: a few MiB with their unit, since they are asked about without.
+func (m Mem) Typed() string {
+	if 0 < m.MiB && m.MiB < leastContextMiB {
+		return m.String() + "M"
+	}
+	return m.String()
 }

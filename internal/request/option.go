@@ -33,19 +33,21 @@ func (o Option) Env() string { return "VGPU_" + strings.ToUpper(o.Key()) }
 // faults in Slurm until 25.11.
 var Options = []Option{
 	{
-		Name: "vgpu-mem", Metavar: "SIZE", Forms: "3000`, `3000M`, `8G`, `25%", InStep: "cuts the step's part of each slice",
-		Help: "device memory of each slice: MiB (3000), GiB (8G) or a share of the GPU (25%)",
+		Name: "vgpu-mem", Metavar: "SIZE", Forms: "3000`, `3000M`, `8G`, `1.5G`, `25%", InStep: "cuts the step's part of each slice",
+		Help: "device memory of each slice: MiB (3000), GiB (8G, 1.5G) or a share of the GPU (25%)",
 		Long: "Device memory **per slice**. A bare number is MiB; a percentage is of the GPU that the slice lands on. Absent: a tenth of the " +
 			"smallest GPU that it may land on, unless the site chose another number (`slices_per_gpu`).\n\n" +
-			"`3000`, `3000M` and `3000MiB` are MiB, `8G` and `8GiB` are GiB; a percentage is above 0 and up to 100, as `25%` or `12.5%`. " +
-			"Other spellings, as `0.5G`, `8GB`, `3T` or `0`, are not accepted.",
+			"`3000`, `3000M`, `3000MB` and `3000MiB` are MiB; `8G`, `8GB` and `8GiB` are GiB, also `1.5G`; upper and lower case are the same. " +
+			"As with Slurm's own units `GB` is 1024 MiB, not a billion bytes. A percentage is above 0 and up to 100, as `25%` or `12.5%`.\n\n" +
+			"A bare number below 256 is refused with a question, since a CUDA context takes more: `8` may mean `8G`. `8M` is taken. " +
+			"Other spellings, as `1.5`, `3T` or `0`, are not accepted.",
 		Kind: memory(func(r *Request) *Mem { return &r.Mem }),
 	},
 	{
-		Name: "vgpu-cores", Metavar: "PERCENT", Forms: "30", InStep: "cuts the step's part of each slice",
+		Name: "vgpu-cores", Metavar: "PERCENT", Forms: "30`, `30%", InStep: "cuts the step's part of each slice",
 		Help: "at most this percentage of each GPU's time; 0 is no cap, 100 the GPU to itself",
 		Long: "At most this percentage of each GPU's *time*, over some seconds, for all processes of the job together. Absent or 0: no cap. 100: the GPU " +
-			"to itself, without others' slices.\n\nA whole number from 1 to 100. `0` is no cap also where `VGPU_CORES` says otherwise.",
+			"to itself, without others' slices.\n\nA whole number from 1 to 100, as `30` or `30%`. `0` is no cap also where `VGPU_CORES` says otherwise.",
 		Kind: cores(),
 	},
 	{
@@ -109,18 +111,38 @@ func ParseOption(name, value string, r *Request) error {
 
 // ParseAs is ParseOption where the user has typed another name.
 func ParseAs(typed, name, value string, r *Request) error {
-	for _, option := range Options {
-		if option.Name == name {
-			return option.read(typed, value, r)
-		}
+	option, err := named(typed, name)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s: no such vgpu option", shorten(typed))
+	return option.read(typed, value, r)
 }
 
+func named(typed, name string) (Option, error) {
+	for _, option := range Options {
+		if option.Name == name {
+			return option, nil
+		}
+	}
+	return Option{}, fmt.Errorf("%s: no such vgpu option", shorten(typed))
+}
+
+// read takes what a user typed.
 func (o Option) read(typed, value string, r *Request) error {
+	trimmed := strings.Trim(value, " \t")
+	if o.doubt != nil {
+		if question := o.doubt(typed, trimmed); question != "" {
+			return fmt.Errorf("%s=%s: %s", typed, shorten(value), question)
+		}
+	}
+	return o.take(typed, trimmed, value, r)
+}
+
+// take reads a value, whatever it means.
+func (o Option) take(typed, value, shown string, r *Request) error {
 	parsed := *r
 	if !o.parse(value, &parsed) {
-		return fmt.Errorf("%s=%s: want %s", typed, shorten(value), o.Want)
+		return fmt.Errorf("%s=%s: want %s", typed, shorten(shown), o.Want)
 	}
 	*r = parsed
 	return nil

@@ -10,34 +10,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+var acceptedOptions = []struct {
+	name, value string
+	want        Request
+	wire        string
+}{
+	{"vgpu-mem", "3000", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", "3000M", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", "3000MiB", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", "8G", Request{Mem: Mem{MiB: 8192}}, "mem=8192"},
+	{"vgpu-mem", "8gib", Request{Mem: Mem{MiB: 8192}}, "mem=8192"},
+	{"vgpu-mem", "2g", Request{Mem: Mem{MiB: 2048}}, "mem=2048"},
+	{"vgpu-mem", "2GB", Request{Mem: Mem{MiB: 2048}}, "mem=2048"},
+	{"vgpu-mem", "3000MB", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", "1.5G", Request{Mem: Mem{MiB: 1536}}, "mem=1536"},
+	{"vgpu-mem", "0.5GiB", Request{Mem: Mem{MiB: 512}}, "mem=512"},
+	{"vgpu-mem", "1.3G", Request{Mem: Mem{MiB: 1331}}, "mem=1331"},
+	{"vgpu-mem", "3000.9M", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", " 3000 ", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
+	{"vgpu-mem", "8M", Request{Mem: Mem{MiB: 8}}, "mem=8"},
+	{"vgpu-mem", "256", Request{Mem: Mem{MiB: 256}}, "mem=256"},
+	{"vgpu-mem", "25%", Request{Mem: Mem{Percent: 25}}, "mem=25%"},
+	{"vgpu-mem", "12.50%", Request{Mem: Mem{Percent: 12.5}}, "mem=12.5%"},
+	{"vgpu-mem", "100%", Request{Mem: Mem{Percent: 100}}, "mem=100%"},
+	{"vgpu-mem", "17179869184", Request{Mem: Mem{MiB: maxMiB}}, "mem=17179869184"},
+	{"vgpu-cores", "30", Request{SMPercent: 30}, "cores=30"},
+	{"vgpu-cores", "100", Request{SMPercent: 100}, "cores=100"},
+	{"vgpu-cores", "30%", Request{SMPercent: 30}, "cores=30"},
+	{"vgpu-cores", " 30", Request{SMPercent: 30}, "cores=30"},
+	{"vgpu-cores", "0%", Request{Uncapped: true}, "cores=0"},
+	{"vgpu-cores", "0", Request{Uncapped: true}, "cores=0"},
+	{"vgpu-place", "pack", Request{Place: PlacePack}, "place=pack"},
+	{"vgpu-place", "spread", Request{Place: PlaceSpread}, "place=spread"},
+	{"vgpu-policy", "elastic", Request{Policy: PolicyElastic}, "policy=elastic"},
+	{"vgpu-priority", "latency", Request{Priority: PriorityLatency}, "priority=latency"},
+	{"vgpu-priority", "normal", Request{Priority: PriorityNormal}, "priority=normal"},
+	{"vgpu-priority", "batch", Request{Priority: PriorityBatch}, "priority=batch"},
+	{"vgpu-gpu", "h200,!a100", Request{GPU: Filter{Only: []string{"h200"}, Not: []string{"a100"}}}, "gpu=h200,!a100"},
+	{"vgpu-gpu", "!a100,h200", Request{GPU: Filter{Only: []string{"h200"}, Not: []string{"a100"}}}, "gpu=h200,!a100"},
+	{"vgpu-uuid", "GPU-1b2c3d4e", Request{UUID: Filter{Only: []string{"GPU-1b2c3d4e"}}}, "uuid=GPU-1b2c3d4e"},
+}
+
 func TestParseOptionAccepts(t *testing.T) {
-	for _, c := range []struct {
-		name, value string
-		want        Request
-		wire        string
-	}{
-		{"vgpu-mem", "3000", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
-		{"vgpu-mem", "3000M", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
-		{"vgpu-mem", "3000MiB", Request{Mem: Mem{MiB: 3000}}, "mem=3000"},
-		{"vgpu-mem", "8G", Request{Mem: Mem{MiB: 8192}}, "mem=8192"},
-		{"vgpu-mem", "8gib", Request{Mem: Mem{MiB: 8192}}, "mem=8192"},
-		{"vgpu-mem", "25%", Request{Mem: Mem{Percent: 25}}, "mem=25%"},
-		{"vgpu-mem", "12.50%", Request{Mem: Mem{Percent: 12.5}}, "mem=12.5%"},
-		{"vgpu-mem", "100%", Request{Mem: Mem{Percent: 100}}, "mem=100%"},
-		{"vgpu-mem", "17179869184", Request{Mem: Mem{MiB: maxMiB}}, "mem=17179869184"},
-		{"vgpu-cores", "30", Request{SMPercent: 30}, "cores=30"},
-		{"vgpu-cores", "100", Request{SMPercent: 100}, "cores=100"},
-		{"vgpu-cores", "0", Request{Uncapped: true}, "cores=0"},
-		{"vgpu-place", "pack", Request{Place: PlacePack}, "place=pack"},
-		{"vgpu-place", "spread", Request{Place: PlaceSpread}, "place=spread"},
-		{"vgpu-policy", "elastic", Request{Policy: PolicyElastic}, "policy=elastic"},
-		{"vgpu-priority", "latency", Request{Priority: PriorityLatency}, "priority=latency"},
-		{"vgpu-priority", "normal", Request{Priority: PriorityNormal}, "priority=normal"},
-		{"vgpu-priority", "batch", Request{Priority: PriorityBatch}, "priority=batch"},
-		{"vgpu-gpu", "h200,!a100", Request{GPU: Filter{Only: []string{"h200"}, Not: []string{"a100"}}}, "gpu=h200,!a100"},
-		{"vgpu-gpu", "!a100,h200", Request{GPU: Filter{Only: []string{"h200"}, Not: []string{"a100"}}}, "gpu=h200,!a100"},
-		{"vgpu-uuid", "GPU-1b2c3d4e", Request{UUID: Filter{Only: []string{"GPU-1b2c3d4e"}}}, "uuid=GPU-1b2c3d4e"},
-	} {
+	for _, c := range acceptedOptions {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			var got Request
 			if err := ParseOption(c.name, c.value, &got); err != nil {
@@ -61,8 +76,8 @@ func TestParseOptionAccepts(t *testing.T) {
 }
 
 const (
-	wantMem   = ": want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"
-	wantCores = ": want a percentage of GPU time from 1 to 100, or 0 for no cap"
+	wantMem   = ": want MiB as 3000 or 3000M, GiB as 8G or 1.5G, or a share of the GPU as 25%"
+	wantCores = ": want a percentage of GPU time from 1 to 100, as 30 or 30%, or 0 for no cap"
 )
 
 var long = strings.Repeat("9", 300)
@@ -74,8 +89,17 @@ var refusedOptions = []struct{ name, value, want string }{
 	{"vgpu-mem", "-5", "--vgpu-mem=-5" + wantMem},
 	{"vgpu-mem", "+5", "--vgpu-mem=+5" + wantMem},
 	{"vgpu-mem", "3T", "--vgpu-mem=3T" + wantMem},
-	{"vgpu-mem", "8GB", "--vgpu-mem=8GB" + wantMem},
-	{"vgpu-mem", "1.5G", "--vgpu-mem=1.5G" + wantMem},
+	{"vgpu-mem", "8KB", "--vgpu-mem=8KB" + wantMem},
+	{"vgpu-mem", "1.5", "--vgpu-mem=1.5" + wantMem},
+	{"vgpu-mem", ".5G", "--vgpu-mem=.5G" + wantMem},
+	{"vgpu-mem", "5.G", "--vgpu-mem=5.G" + wantMem},
+	{"vgpu-mem", "1.5.2G", "--vgpu-mem=1.5.2G" + wantMem},
+	{"vgpu-mem", "1,5G", "--vgpu-mem=1,5G" + wantMem},
+	{"vgpu-mem", "0.0G", "--vgpu-mem=0.0G" + wantMem},
+	{"vgpu-mem", "0.0001G", "--vgpu-mem=0.0001G" + wantMem},
+	{"vgpu-mem", "99999999.9G", "--vgpu-mem=99999999.9G" + wantMem},
+	{"vgpu-mem", "8", "--vgpu-mem=8: 8 MiB is less than a CUDA context takes; did you mean --vgpu-mem=8G? 8M is taken as it is"},
+	{"vgpu-mem", " 0255 ", `--vgpu-mem=" 0255 ": 255 MiB is less than a CUDA context takes; did you mean --vgpu-mem=255G? 255M is taken as it is`},
 	{"vgpu-mem", "1e3", "--vgpu-mem=1e3" + wantMem},
 	{"vgpu-mem", "0x10", "--vgpu-mem=0x10" + wantMem},
 	{"vgpu-mem", "M", "--vgpu-mem=M" + wantMem},
@@ -96,7 +120,10 @@ var refusedOptions = []struct{ name, value, want string }{
 	{"vgpu-mem", "三", `--vgpu-mem="\u4e09"` + wantMem},
 	{"vgpu-cores", "101", "--vgpu-cores=101" + wantCores},
 	{"vgpu-cores", "-1", "--vgpu-cores=-1" + wantCores},
-	{"vgpu-cores", "30%", "--vgpu-cores=30%" + wantCores},
+	{"vgpu-cores", "30%%", "--vgpu-cores=30%%" + wantCores},
+	{"vgpu-cores", "101%", "--vgpu-cores=101%" + wantCores},
+	{"vgpu-cores", "%", "--vgpu-cores=%" + wantCores},
+	{"vgpu-cores", "0.3", "--vgpu-cores=0.3" + wantCores},
 	{"vgpu-cores", "", "--vgpu-cores=" + wantCores},
 	{"vgpu-cores", long, "--vgpu-cores=" + long[:40] + "…" + wantCores},
 	{"vgpu-place", "Pack", "--vgpu-place=Pack: want pack or spread"},
@@ -140,13 +167,30 @@ func TestParseOptionTakesTheLastValue(t *testing.T) {
 	}
 }
 
+// The canonical form is what was read, and no question any more; as a user would type it, it is none either.
+func TestFewMiBAreCanonical(t *testing.T) {
+	for text, typed := range map[string]string{"mem=8": "--vgpu-mem=8M", "mem=256": "--vgpu-mem=256"} {
+		r, err := Decode(text)
+		if err != nil || r.AsTyped()[0] != typed {
+			t.Errorf("%s: %v, as typed %q, want %s", text, err, r.AsTyped(), typed)
+		}
+		var again Request
+		if err := ParseOption("vgpu-mem", strings.TrimPrefix(typed, "--vgpu-mem="), &again); err != nil || again.Encode() != text {
+			t.Errorf("%s: %v, %s", typed, err, again.Encode())
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
+		{"mem= 3000", "read vgpu request: --vgpu-mem= 3000: want MiB as 3000 or 3000M, GiB as 8G or 1.5G, or a share of the GPU as 25%"},
+		{"mem=1.5G", "read vgpu request mem=1.5G: it is not in canonical form"},
+		{"cores=30%", "read vgpu request cores=30%: it is not in canonical form"},
 		{"mem=8G", "read vgpu request mem=8G: it is not in canonical form"},
 		{"cores=30;mem=3000", "read vgpu request cores=30;mem=3000: it is not in canonical form"},
 		{"mem=3000;mem=3000", "read vgpu request mem=3000;mem=3000: it is not in canonical form"},
 		{"mem=3000;", "read vgpu request: --vgpu-: no such vgpu option"},
-		{"mem", "read vgpu request: --vgpu-mem=: want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"},
+		{"mem", "read vgpu request: --vgpu-mem=: want MiB as 3000 or 3000M, GiB as 8G or 1.5G, or a share of the GPU as 25%"},
 		{"cores=030", "read vgpu request cores=030: it is not in canonical form"},
 		{"root=1", "read vgpu request: --vgpu-root: no such vgpu option"},
 		{strings.Repeat("x", MaxWireBytes+1), "read vgpu request of 2049 bytes: at most 2048 are allowed"},

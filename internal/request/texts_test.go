@@ -65,8 +65,8 @@ func TestDefaultsOfVariables(t *testing.T) {
 		t.Errorf("a variable behind an option that was typed: %v %s", err, diff)
 	}
 	r, err = texts("vgpu-mem=8X", "vgpu-cores=101", "vgpu-gpu=h200").Defaults(texts())
-	want := "VGPU_MEM=8X: want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%\n" +
-		"VGPU_CORES=101: want a percentage of GPU time from 1 to 100, or 0 for no cap"
+	want := "VGPU_MEM=8X: want MiB as 3000 or 3000M, GiB as 8G or 1.5G, or a share of the GPU as 25%\n" +
+		"VGPU_CORES=101: want a percentage of GPU time from 1 to 100, as 30 or 30%, or 0 for no cap"
 	if err == nil || err.Error() != want || r.Encode() != "gpu=h200" {
 		t.Errorf("%v, want %s; and %s", err, want, r.Encode())
 	}

@@ -26,7 +26,11 @@ func (r Request) Encode() string {
 // AsTyped is the options by which one would ask for the same.
 func (r Request) AsTyped() (options []string) {
 	for _, option := range Options {
-		if value := option.print(r); value != "" {
+		value := option.print(r)
+		if option.typed != nil {
+			value = option.typed(r)
+		}
+		if value != "" {
 			options = append(options, "--"+option.Name+"="+value)
 		}
 	}
@@ -45,7 +49,11 @@ func Decode(text string) (Request, error) {
 	var r Request
 	for part := range strings.SplitSeq(text, ";") {
 		key, value, _ := strings.Cut(part, "=")
-		if err := ParseOption("vgpu-"+key, value, &r); err != nil {
+		option, err := named("--vgpu-"+key, "vgpu-"+key)
+		if err == nil {
+			err = option.take("--"+option.Name, value, value, &r)
+		}
+		if err != nil {
 			return Request{}, fmt.Errorf("read vgpu request: %w", err)
 		}
 	}

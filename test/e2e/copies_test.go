@@ -22,7 +22,7 @@ func TestMountsWithoutNumberStopNobody(t *testing.T) {
 	begin(t)
 	script := filepath.Join(openDir(t), "copies.sh")
 	executable(t, script, "#!/bin/sh\n"+privatemounts.Copies)
-	for i, tc := range []struct{ options, folder string }{{"", runDir("pages")}, {"--gres=vgpu:1 --vgpu-mem=100", runDir("pages")}, {"", runDir("pages")}, {"", "/"}} {
+	for i, tc := range []struct{ options, folder string }{{"", runDir("pages")}, {"--gres=vgpu:1 --vgpu-mem=100M", runDir("pages")}, {"", runDir("pages")}, {"", "/"}} {
 		full := filepath.Join(one.Home, fmt.Sprint("full", i))
 		_ = os.Remove(full)
 		job := submit(t, one, tc.options, "unshare --user --map-root-user --mount --propagation unchanged "+script+" "+tc.folder+" "+full)

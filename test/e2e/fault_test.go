@@ -285,7 +285,7 @@ func TestRebootFreesEverything(t *testing.T) {
 			t.Error(err)
 		}
 		// What the other "boot" left is void in this one.
-		ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=100 true")
+		ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=100M true")
 	}()
 	if out := strings.TrimSpace(ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=140000 "+seen).Stdout); out != "140000" {
 		t.Errorf("a job after the reboot sees %s", out)

@@ -181,10 +181,10 @@ func TestChosenGPU(t *testing.T) {
 	}
 	ask := "nvidia-smi --query-gpu=uuid --format=csv,noheader"
 	for _, uuid := range uuids {
-		if got := strings.TrimSpace(run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100 --vgpu-uuid="+uuid+" "+ask).Stdout); got != uuid {
+		if got := strings.TrimSpace(run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100M --vgpu-uuid="+uuid+" "+ask).Stdout); got != uuid {
 			t.Errorf("asked for %s, got %q", uuid, got)
 		}
-		if got := strings.TrimSpace(run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100 '--vgpu-uuid=!"+uuid+"' "+ask).Stdout); got == uuid || got == "" {
+		if got := strings.TrimSpace(run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100M '--vgpu-uuid=!"+uuid+"' "+ask).Stdout); got == uuid || got == "" {
 			t.Errorf("excluded %s, got %q", uuid, got)
 		}
 	}

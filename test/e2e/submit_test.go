@@ -100,7 +100,7 @@ func TestWhatNoNodeCanHoldIsRefusedWithTheLargest(t *testing.T) {
 		{"--gres=gpumem:143772", []string{"143771"}},
 		{"--gres=vgpu:2,gpumem:287544", []string{"143771"}},
 		{"--gres=vgpu:3", []string{"the most is 2"}},
-		{"--gres=vgpu:3 --vgpu-mem=10", []string{"the most is 2"}},
+		{"--gres=vgpu:3 --vgpu-mem=10M", []string{"the most is 2"}},
 		{"--gres=vgpu:1,gpumem:8G", []string{"gpumem:8192"}},
 		{"--gres=vgpu:1,gpumem:8Q", []string{"gpumem"}},
 		{"--gres=vgpu:1,gpumem:3000,gpucores:101", []string{"100"}},
