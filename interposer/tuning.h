@@ -96,7 +96,7 @@
 /* How often the lock is tried to be given back while others mark that they sleep. From: chosen. Wrong,
  * small: a recount where none is needed; large: who writes there holds a program up. */
 #define VGPU_LEDGER_UNLOCK_TRIES 1000
-/* A lock lost this often in one go means that somebody plays with the ledger. From: chosen. Wrong,
+/* A lock lost this often in one go means that a program plays with the ledger. From: chosen. Wrong,
  * small: the sums stay wrong until the next change; large: as above. */
 #define VGPU_LEDGER_LOST_LOCKS 3
 

@@ -273,8 +273,8 @@ void vgpu_isolate_let_go(void)
 	umount2(self_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
-/* Mounts the files that load the library into the step's processes, and its own. Whole GPUs have none of
- * them. */
+/* Mounts the files that load the library into the step's processes, and the files that it needs. Whole GPUs
+ * have none of them. */
 static int bring_library(const struct vgpu_plan *plan, char *why)
 {
 	if (fill_folder(plan, why) != 0)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Tasks that another plugin has moved since they were isolated: Pyxis moves them into a container, which
- * may be one that another job has made, or nobody's that has limits. For the child between fork and exec. */
+ * may be another job's, or have no limits. For the child between fork and exec. */
 #ifndef VGPU_MOVED_H
 #define VGPU_MOVED_H
 

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The GRES that a step was given of its job's. No variable and no SPANK item tells those that are only
- * counted, so the controller is asked. */
+ * The GRES that a step was given of its job's. No variable and no SPANK item has those that are only
+ * counted, so the plugin queries the controller. */
 #ifndef VGPU_STEPGRES_H
 #define VGPU_STEPGRES_H
 

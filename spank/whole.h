@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Steps of jobs that hold whole GPUs. Slurm numbers the GPUs that it picked, and the prolog may have had to
- * choose others; the task is told those that it has. */
+ * choose others; the task gets the numbers of its own. */
 #ifndef VGPU_WHOLE_H
 #define VGPU_WHOLE_H
 

@@ -143,7 +143,7 @@ func (s *sight) known() known {
 	return all
 }
 
-// Users are the ids of these names and numbers. Who is not known on this node has no processes here.
+// Users are the ids of these names and numbers. A user who is not known on this node has no processes here.
 func Users(names []string, lookup func(string) (string, error)) map[uint32]bool {
 	uids := make(map[uint32]bool)
 	for _, name := range names {

@@ -69,7 +69,7 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 	return 0, uid, ofNobody
 }
 
-// Owners says which of the jobs that hold slices these processes are of, all that the driver names. Who is of none is left out. Where
+// Owners says which of the jobs that hold slices these processes are of, all that the driver names. Processes of no job are left out. Where
 // not every process of the node can be seen, nothing follows from what is not there.
 func (a Auditor) Owners(granted []state.Slice, pids []int) (map[int]uint32, error) {
 	owners := make(map[int]uint32, len(pids))

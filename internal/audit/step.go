@@ -60,7 +60,7 @@ type Inside struct {
 	StartTicks uint64
 }
 
-// OfUser are the processes of a user, by what they are called in their own pid namespaces.
+// OfUser are the processes of a user, by their numbers in their own pid namespaces.
 func (a Auditor) OfUser(uid uint32) map[Inside]int {
 	found := map[Inside]int{}
 	for _, pid := range a.OfUsers(uid) {

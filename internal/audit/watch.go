@@ -22,7 +22,7 @@ type Pace struct {
 	Apart   time.Duration // from one look to the next
 }
 
-// Usual is the pace where nobody says another.
+// Usual is the pace without options.
 var Usual = Pace{Samples: 4, Pause: 20 * time.Millisecond, Apart: 3 * time.Second}
 
 // Watcher looks for strays.

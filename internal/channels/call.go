@@ -46,7 +46,7 @@ func escape[T any](f File, number uintptr, arg *T) error {
 	}
 }
 
-// Control makes a control call on an object of a client's. What is nil has no parameters.
+// Control makes a control call on an object of a client's. A call without parameters has nil.
 func Control[T any](f File, client, object, command uint32, params *T) error {
 	arg := controlArg{client: client, object: object, command: command}
 	var pinned runtime.Pinner // the driver has its address as a number, which Go does not follow
@@ -134,7 +134,7 @@ func (f File) SetTimeSlice(g Group, slice time.Duration) error {
 	return nil
 }
 
-// Slice is what was asked for last, by whomever: the GPU may have rounded it.
+// Slice is the time slice that a program set last: the GPU may have rounded it.
 func (f File) Slice(g Group) (time.Duration, error) {
 	var params sliceParams
 	if err := Control(f, g.Client, g.Handle, callSlice, &params); err != nil {

@@ -64,11 +64,12 @@ func (g *GPU) DeviceInstance() uint32 { return g.instance }
 // tried to the end.
 const mostGone = 8
 
-// Disable takes channels off the GPU, or lets them on again, by their handles alone: the driver compares no owner in this call, so that whoever
-// calls has verified that a tenant's own client has them. Copies to and from the GPU go on. Channels that are gone are given back, and hinder
+// Disable takes channels off the GPU, or lets them on again, by their handles alone: the driver compares no owner in this call, so the
+// caller has verified that a tenant's own client has them. Copies to and from the GPU go on. Channels that are gone are given back, and hinder
 // none: the driver ends a call at one of them. Where there is an error it is not known what is off.
 //
-// The driver counts: what is disabled twice has to be enabled twice. What is on may be enabled as often as anybody likes (docs/verified/time-from-outside.md).
+// The driver counts: a channel that is disabled twice has to be enabled twice. A channel that is on may be enabled any number of times
+// (docs/verified/time-from-outside.md).
 func (g *GPU) Disable(disable bool, channels []Channel) (gone []Channel, err error) {
 	try := func(some ...Channel) error { return g.try(disable, some) }
 	if err := try(channels...); !errors.Is(err, ErrNotTheirs) {

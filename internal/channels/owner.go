@@ -14,7 +14,7 @@ import (
 )
 
 // Owner is a process that has channel groups. It is held by a pidfd, which keeps nothing of it, so that its number cannot become another's
-// unnoticed: who opens an Owner and then looks at the process by its number has looked at this one, if it has not Ended afterwards.
+// unnoticed: a caller that opens an Owner and then looks at the process by its number has looked at this one, if it has not Ended afterwards.
 //
 // Each call copies a descriptor of the process for itself and closes the copy before it returns, as a copy keeps all memory of a killed process.
 type Owner struct {
@@ -44,7 +44,7 @@ func (o *Owner) Ended() bool {
 	}
 }
 
-// HasEnded says that no process of this number is at work: it is gone, or nobody has waited for its end yet.
+// HasEnded says that no process of this number is at work: it is gone, or is a zombie.
 func HasEnded(pid int) bool {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -40,5 +40,5 @@ func (r Record) IsSwitch() bool { return r.Kind == kindSwitch || r.Kind == kindS
 // Starts says that a context came on.
 func (r Record) Starts() bool { return r.IsSwitch() && (r.Tag == tagStart || r.Tag == tagSimpleStart) }
 
-// Ends says that whoever was on has left: a context that is gone has another's number in its last record.
+// Ends says that the context on the GPU has left: a context that is gone has another's number in its last record.
 func (r Record) Ends() bool { return r.IsSwitch() && (r.Tag == tagSaveEnd || r.Tag == tagSimpleEnd) }

@@ -38,7 +38,7 @@ func (s Standing) String() string {
 }
 
 // LastGood is where the last copy of a configuration is kept that was right in all its keys. The usual one's is in the usual spool
-// folder, wherever spool_dir is: what names another one may be what is not believed.
+// folder, wherever spool_dir is: the line that names another folder may be the wrong one.
 func LastGood(path string) string {
 	if path == DefaultPath {
 		return filepath.Join(Default().SpoolDir, filepath.Base(path))
@@ -55,7 +55,7 @@ type Held struct {
 	KeptAt   time.Time  // ByLastGood: when the copy was made
 }
 
-// Holds says what holds in place of a file that is not believed.
+// Holds says what holds in place of a file that cannot be used.
 func (h Held) Holds() string {
 	if h.Standing == ByLastGood {
 		return h.Standing.String() + " (" + h.KeptAt.Local().Format(time.DateTime) + ")"

@@ -60,7 +60,7 @@ const (
 	folderMode = 0o700
 )
 
-// ErrInStep is wrapped where the files are those that a step was given: what is changed there is changed for all steps.
+// ErrInStep is wrapped where the files are those that a step was given: a change there is a change for all steps.
 var ErrInStep = errors.New("this is a step of a job, which has files of its own: run it on the node")
 
 // Look says how the files stand, in order of their numbers.
@@ -111,7 +111,7 @@ func (s Set) hasStepFile(minor int, of unix.Stat_t) *bool {
 	return &has
 }
 
-// Close closes the files and makes what steps are given. The steps' files come first, so that whoever is killed here has
+// Close closes the files and makes the files for steps. The steps' files come first, so that a program that is killed here has
 // closed nothing that cannot be used. A group that is not known closes the files to all but root, and is an error.
 func (s Set) Close() error {
 	minors, err := s.minors()
@@ -144,7 +144,7 @@ func (s Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Reopen gives the files to everybody again, those of Slurm's GPUs as well. What steps were given stays.
+// Reopen gives the files to all users again, those of Slurm's GPUs as well. The steps' files stay.
 func (s Set) Reopen() error {
 	minors, err := s.minors()
 	if err != nil {

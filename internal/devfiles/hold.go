@@ -16,10 +16,10 @@ import (
 )
 
 // Hold keeps closed files closed. Not nvidia-modprobe alone opens them: every program of root's that starts NVML or CUDA gives the files
-// their modes of NVreg_DeviceFileMode (seen with driver 580.159). So a closed file of the same device, from the folder of what steps are
-// given, is mounted read-only over each: nobody can change or remove it by its name, and the driver works without (seen with the same).
-// Nothing may be mounted below /proc for this: in a user namespace the kernel lets nobody mount a /proc then (mount_too_revealing), so
-// that no rootless container started. It is the mount namespace's in which this is called, and of those made from it.
+// their modes of NVreg_DeviceFileMode (seen with driver 580.159). So a closed file of the same device, from the folder of the steps'
+// files, is mounted read-only over each: no program can change or remove it by its name, and the driver works without (seen with the same).
+// Nothing may be mounted below /proc for this: in a user namespace the kernel then refuses to mount a /proc (mount_too_revealing), so
+// that no rootless container started. The mounts are in the caller's mount namespace, and in those made from it.
 func (s Set) Hold() error {
 	minors, err := s.minors()
 	if err != nil {

@@ -25,7 +25,7 @@ func (p Priority) String() string {
 	return priorities[p-PriorityBatch]
 }
 
-// PriorityOf reads what String writes. What it does not know is normal, which gives nobody more than others.
+// PriorityOf reads what String writes. Any other text is normal, which gives no slice more than others.
 func PriorityOf(name string) Priority {
 	if at := slices.Index(priorities, name); at >= 0 {
 		return PriorityBatch + Priority(at)

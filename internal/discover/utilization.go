@@ -27,7 +27,7 @@ type Used struct {
 // soon is by when there is a sample of whoever is at work.
 const soon = 2 * time.Second
 
-// ErrNotByProcess is wrapped when a driver does not tell GPU time by process, or tells of nobody while the GPU is busy: who was may have ended.
+// ErrNotByProcess is wrapped when a driver gives no GPU time by process, or none while the GPU is busy: the busy process may have ended.
 var ErrNotByProcess = errors.New("the driver does not tell whose work keeps the GPU busy")
 
 // Utilization asks for the samples of a GPU since a time, in microseconds since 1970. Processes that have ended are in none.
@@ -66,8 +66,8 @@ func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
 	return used, nil
 }
 
-// Busy is which part of the time since one in microseconds since 1970 a GPU was at work, whoever it worked for; false: the driver does
-// not tell.
+// Busy is the part of the time since one in microseconds since 1970 in which a GPU was at work, for any process; false: the driver does
+// not say.
 func (s Session) Busy(uuid device.UUID, since uint64) (part float64, told bool) {
 	handle, ret := s.lib.DeviceGetHandleByUUID(string(uuid))
 	if ret != nvml.SUCCESS || s.lib.Extensions().LookupSymbol("nvmlDeviceGetSamples") != nil {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drained takes a node out of Slurm's hands that would fail job after job, once, and gives it back when the reason is gone. What
-// an administrator has drained, or given another reason for, is his.
+// Package drained drains a node that would fail job after job, once, and resumes it when the reason is gone. A node that
+// an administrator has drained, or given another reason, stays as it is.
 package drained
 
 import (

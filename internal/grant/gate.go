@@ -39,7 +39,7 @@ func Refused(dir rundir.Dir, bootID string) (gpus []device.UUID, err error) {
 	return gpus, nil
 }
 
-// Gate has the library hold the caps of the slices on these GPUs, and of no others, in every step of every job. Whoever calls has written
+// Gate has the library hold the caps of the slices on these GPUs, and of no others, in every step of every job. The caller has written
 // down before which GPUs are refused: a step that begins meanwhile looks there again.
 func Gate(dir rundir.Dir) error {
 	entries, err := os.ReadDir(dir.Jobs())

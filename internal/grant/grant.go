@@ -77,7 +77,7 @@ func (g Grant) PickedBy() (slurm, known bool) {
 }
 
 // IsSameRun says that two grants are of one run of one job. Number and restart count alone do not say so: slurmctld may begin anew with
-// its numbers. What was allocated is compared only where the time of submission is not known, as it may change while the job runs.
+// its numbers. The allocation is compared only where the time of submission is not known, as it may change while the job runs.
 func (g Grant) IsSameRun(other Grant) bool {
 	switch {
 	case g.Job != other.Job || g.Restart != other.Restart || g.UID != other.UID:

@@ -28,7 +28,7 @@ type StepSlice struct {
 
 // Narrow returns the job's slices, in order and all of them, as a step that asks for req may use
 // them. The step may take less than the job has; more is an error, one line for the user without
-// the "vgpu: " prefix. What a step repeats of the job's own request, as srun inside sbatch does by
+// the "vgpu: " prefix. A step that repeats the job's own request, as srun inside sbatch does by
 // inheritance, narrows nothing.
 func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) {
 	if g.Refusal != "" {

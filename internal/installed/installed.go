@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed knows where the programs and libraries of one installation stand: beside each other where they were built, and in
+// Package installed finds the programs and libraries of one installation: beside each other where they were built, and in
 // lib/slurm-vgpu, bin and sbin of one prefix where `make install` and the packages put them.
 package installed
 

@@ -18,7 +18,7 @@ type Span struct {
 	SMPercent int // 0: no cap
 }
 
-// Limits are those of the slice from start to end, the first one first. What was changed at a time outside of that counts for nothing.
+// Limits are those of the slice from start to end, the first one first. A change at a time outside of that counts for nothing.
 func (s Slice) Limits(start, end time.Time) (spans []Span) {
 	from := start
 	for _, earlier := range s.Earlier {

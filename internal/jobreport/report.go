@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobreport tells a job's user what the job did with its slices, and what to ask for the next time. It reads
-// nothing: who has found out what a job used hands it over as a Report.
+// Package jobreport writes for a job's user how the job used its slices, and what to ask for the next time. It reads
+// nothing: the caller finds out the job's use and hands it over as a Report.
 package jobreport
 
 import (

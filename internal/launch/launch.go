@@ -113,8 +113,8 @@ func Prepare(s Step) (Plan, error) {
 	return p, err
 }
 
-// Finish keeps what the step used, and removes its folder. What it says is for the job's user: what was done with steps of the job that got around
-// its share. Only the batch script's step has an output that is still open by now; it is the job's last.
+// Finish keeps the step's usage, and removes its folder. Its text is for the job's user: which steps of the job were frozen or killed
+// because they got around its share. Only the batch script's step has an output that is still open by now; it is the job's last.
 func Finish(s Step) (says string, err error) {
 	name := rundir.StepName(s.Step)
 	if name == "batch" {

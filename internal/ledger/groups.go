@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GroupsProcess is what one process of a job says that it has the driver schedule. Nothing of it is to be believed before the driver
-// and /proc have been asked.
+// GroupsProcess has the channel groups of one process of a job, by the process's own word: only the driver and /proc show whether
+// they are its own.
 type GroupsProcess struct {
 	Slot       int    // its place in the ledger
 	StartTicks uint64 // field 22 of /proc/PID/stat
@@ -65,8 +65,8 @@ func CreateGroups(path string, job uint32, uid, gid uint32) error {
 	return nil
 }
 
-// ReadGroups reads a groups page that its owner may change, cut, or replace by garbage at any time. What is out of bounds, or being written
-// just now, is left out; who writes goes on to change the file. A page that is none gives ErrLayout.
+// ReadGroups reads a groups page that its owner may change, cut, or replace by garbage at any time. It leaves out processes that are out of
+// bounds, or that write just now; after that they change the file once more. A page that is none gives ErrLayout.
 func ReadGroups(path string, job uint32) ([]GroupsProcess, error) {
 	fd, err := openPage(path, groupsProcessAt)
 	if err != nil {

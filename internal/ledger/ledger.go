@@ -38,7 +38,7 @@ type Bounds struct {
 }
 
 // Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
-// by nobody else. The folder must be one that only root may write. One that is already there is
+// by no other user. The folder must be one that only root may write. A ledger that is already there is
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
 	head := pageHead{Magic: LedgerMagic, LayoutVersion: LayoutVersion, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}

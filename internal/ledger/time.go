@@ -82,8 +82,8 @@ func readTime(path string, job uint32) (*timePage, error) {
 
 func (page *timePage) devices() []TimeDevice { return slices.Clone(page.Device[:page.DeviceCount]) }
 
-// TimePage is a job's time page, open for writing. One writer has it at a time. No mapping: the page is cut when its job ends, and whoever
-// touched a mapping of it then would be killed.
+// TimePage is a job's time page, open for writing. One writer has it at a time. No mapping: the page is cut when its job ends, and a
+// program that touched a mapping of it then would be killed.
 type TimePage struct {
 	file     *os.File
 	sequence uint32
@@ -103,7 +103,7 @@ func OpenTime(path string, job uint32) (*TimePage, error) {
 	return &TimePage{file: os.NewFile(uintptr(fd), path), sequence: page.Sequence, devices: page.devices()}, nil
 }
 
-// Devices are what the page says, as it was opened or put last: who begins anew counts on from there.
+// Devices are the page's figures, as it was opened or put last: a new writer counts on from there.
 func (p *TimePage) Devices() []TimeDevice { return p.devices }
 
 // Put writes what a look has found, an entry for each of the job's slices; more of them are left out.

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
-// Node is what is known of a node. What is not known is nil, and is no series then: 0 would be a figure.
+// Node has the figures of a node. A figure that is not known is nil, and is no series then: 0 would be a figure.
 type Node struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pages makes the folder in which a job's user owns files on this node: his ledger and his
-// channel groups. It is a small file system of its own. Who owns a file can make it as large as its file
-// system is, and that of the run directory is root's and everybody's.
+// channel groups. It is a small file system of its own: the owner of a file can make it as large as its file
+// system, and root and all jobs need the one of the run directory.
 package pages
 
 import (
@@ -28,7 +28,7 @@ const (
 	maxMounts = 8
 )
 
-// Make makes the folder of a job anew. The folder above must be root's, and whoever calls holds the lock. Where mounts are forbidden it is a
+// Make makes the folder of a job anew. The folder above must be root's, and the caller holds the lock. Where mounts are forbidden it is a
 // plain folder, whose files may grow.
 func Make(folder string) (mounted bool, err error) {
 	if err := Remove(folder); err != nil {
@@ -74,8 +74,8 @@ func bytesOfPages() (sum int64) {
 }
 
 // Shut makes the parent of such folders a mount that passes nothing on, whatever / is on this node. A mount is made in every copy of a
-// shared parent, and the kernel makes none that would bring any mount namespace over fs.mount-max: who had made copies without number would
-// keep all jobs from starting (mount_namespaces(7), "MS_PRIVATE"). Whoever calls holds the lock.
+// shared parent, and the kernel makes none that would bring any mount namespace over fs.mount-max: a user with copies without number would
+// keep all jobs from starting (mount_namespaces(7), "MS_PRIVATE"). The caller holds the lock.
 func Shut(parent string) error {
 	if IsShut(parent) {
 		return nil
@@ -93,8 +93,8 @@ func Shut(parent string) error {
 // IsShut says that the parent is such a mount, which it is then if it is a mount at all.
 func IsShut(parent string) bool { return unix.Mount("", parent, "", unix.MS_PRIVATE, "") == nil }
 
-// Remove takes the folder away, and what is mounted there. Its files are root's and empty from then on, wherever its user has them open or mounted:
-// who could still use them would go on counting by the limits of a job that has none. A folder that is not there is none of Remove's errors.
+// Remove takes the folder away, and the mount there. Its files are root's and empty from then on, wherever its user has them open or mounted:
+// a process that could still use them would go on by the limits of a job that has ended. A folder that is not there is no error.
 func Remove(folder string) error {
 	for range maxMounts {
 		if err := empty(folder); err != nil {

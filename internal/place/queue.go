@@ -81,7 +81,7 @@ type Turn struct {
 // never is when a job ends of which that is not known.
 const never = math.MaxInt64
 
-// Queue gives each waiter its turn, the first one first: what it has room for is taken for those behind it, and
+// Queue gives each waiter its turn, the first one first: for the waiters behind it, its room is taken, and
 // so are the GPUs that will have room for it soonest.
 func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []Turn {
 	turns := make([]Turn, 0, len(waiters))
@@ -102,8 +102,8 @@ func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []T
 	return turns
 }
 
-// Behind is what is kept from those behind a job that has had its turn: what was kept before, less what the job itself takes of the
-// room beside it, and what is kept for the job.
+// Behind is the room that is kept from the waiters behind a job that has had its turn: the room kept before, less the part beside it
+// that the job itself takes, and the room that is kept for the job.
 func Behind(before []Reservation, t Turn, inv device.Inventory, want Want) []Reservation {
 	all := slices.Clone(before)
 	claims := t.Reserved

@@ -11,7 +11,7 @@ import (
 )
 
 // Resize says why a slice cannot become another size where it stands, or nil. others is every other
-// slice of the node. What does not grow always fits, and a GPU that gets no new slices keeps those
+// slice of the node. A size that does not grow always fits, and a GPU that gets no new slices keeps those
 // that it has. overcommit lets memory be granted that others were granted already, but no more than
 // the GPU has; a share of its time cannot be promised twice.
 func Resize(inv device.Inventory, others []device.Slice, was, will device.Slice, rules Rules, overcommit bool) *Refusal {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue is how jobs wait for a node where Slurm counts slices by node, and so sends it jobs that fit no GPU: the list of those that found
-// no room, in whose turn a GPU is picked (Own), and who is told when something becomes free (Waker). It is for Slurm before 23.11.5, and stays as it is: where
-// Slurm picks the GPUs nothing of it runs (decision 044). The list lies in the spool directory, because it must outlive a reboot; whoever changes it holds the
-// lock of the state.
+// no room, the pick of a GPU in a job's turn (Own), and the start of waiting jobs when something becomes free (Waker). It is for Slurm before 23.11.5, and stays
+// as it is: where Slurm picks the GPUs nothing of it runs (decision 044). The list lies in the spool directory, because it must outlive a reboot; a program
+// changes it only under the lock of the state.
 package queue
 
 import (
@@ -129,7 +129,7 @@ func (jobs Jobs) RoomAway(uid uint32) bool {
 	return all < MostAway && own < MostAwayOfUser
 }
 
-// Read returns the list. None is no error, and one that cannot be believed is empty: its jobs come back by themselves.
+// Read returns the list. No list is no error, and a list that cannot be trusted is empty: its jobs come back by themselves.
 func Read(spool rundir.Spool) (Jobs, error) {
 	data, err := trusted.ReadFile(spool.Waiting(), maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -43,7 +43,7 @@ type wait struct {
 	victims   []slurm.Preemption
 }
 
-// Place places the job behind those that have waited longer. Who was here before it comes first.
+// Place places the job behind the jobs that have waited longer.
 func (o *Own) Place(tx *state.Tx, want place.Want, inventory device.Inventory) ([]device.Slice, *place.Refusal) {
 	jobs := o.jobs()
 	turns := place.Queue(inventory, tx.Held(), append(jobs.Before(o.Job, time.Now()), place.Waiter{Job: o.Job, Want: want}), o.Rules)

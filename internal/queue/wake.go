@@ -35,7 +35,7 @@ const (
 	tellsAtMost = 20
 )
 
-// Controller is what is asked of Slurm's.
+// Controller has the queries and updates for Slurm's controller.
 type Controller interface {
 	Standings(ctx context.Context, ids []uint32) (map[uint32]slurm.Standing, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
@@ -43,7 +43,7 @@ type Controller interface {
 	Wait(ctx context.Context, job slurm.Job, w slurm.Wait) error
 }
 
-// Waker tells jobs that wait for one node when there is room for them, those that have waited longest first.
+// Waker lets jobs start that wait for one node when there is room for them, the longest waiting first.
 type Waker struct {
 	Config     config.Config
 	Node       string
@@ -52,7 +52,7 @@ type Waker struct {
 	Log        hclog.Logger
 }
 
-// Wake tells the jobs that have room now. Call it without the lock, when something has become free. Where Slurm picks the GPUs none waits here.
+// Wake lets the jobs start that have room now. Call it without the lock, when something has become free. Where Slurm picks the GPUs none waits here.
 func (w Waker) Wake(ctx context.Context) error {
 	if w.Config.Shards {
 		return nil
@@ -80,7 +80,7 @@ func (w Waker) Wake(ctx context.Context) error {
 	return err
 }
 
-// TellAgain is for a prolog that has put off a job's start: if the job was told of room before that, it has not heard. Slurm
+// TellAgain is for a prolog that has put off a job's start: if a Waker started the job before that, the start is lost. Slurm
 // 22.05 does not wait for a prolog that a step has started, so that the job's epilog may come first.
 func (w Waker) TellAgain(ctx context.Context, id uint32) error {
 	jobs, err := Read(w.Config.Spool())

@@ -136,7 +136,7 @@ func newest(rows []Row) Row {
 	return slices.MaxFunc(rows, func(a, b Row) int { return a.Submit.Compare(b.Submit) })
 }
 
-// Number finds the number of a job that a user names: 123, 123_4 or 123+1. The controller knows the
+// Number finds the number of a job that a user names: 123, 123_4 or 123+1. The controller has the
 // jobs of today, the database those of before.
 func (s Slurm) Number(ctx context.Context, jobID string) (uint32, error) {
 	if number, err := strconv.ParseUint(jobID, 10, 32); err == nil {

@@ -17,7 +17,7 @@ type Array struct {
 	Shown string // which of them the number is: 100_20, 100_[5-20]
 }
 
-// Text says which task is told about; "" of a job that is no array, or was named as a task.
+// Text names the task of the report; "" of a job that is no array, or was named as a task.
 func (a Array) Text() string {
 	if a.Tasks == 0 {
 		return ""

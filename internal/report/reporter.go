@@ -68,8 +68,8 @@ type waiting struct {
 }
 
 // Flush works the spool off: until it is empty, or ctx ends. Another reporter at work: it returns
-// at once, since that one takes new records too. Errors are about the spool itself only; what
-// becomes of a record stands in the history.
+// at once, since that one takes new records too. Errors are about the spool itself only; the
+// history has the fate of each record.
 func (r *Reporter) Flush(ctx context.Context) error {
 	for {
 		unlock, err := usage.Lock(r.Spool)

@@ -79,7 +79,7 @@ func isRowOf(row Row, rec usage.Record) bool {
 	return !rec.Start.Before(row.Start.Add(-clockSkew)) && (row.End.IsZero() || !rec.Start.After(row.End.Add(clockSkew)))
 }
 
-// IsOfGrant says that the row is that of a run which still has its slices on a node. The database knows of its end before the node
+// IsOfGrant says that the row is that of a run which still has its slices on a node. The database has its end before the node
 // has ended its processes: the state is COMPLETING meanwhile.
 func (r Row) IsOfGrant(job uint32, node string, submitted, since time.Time) bool {
 	if submitted.IsZero() && r.Ended && since.Truncate(time.Second).After(r.End) { // the next run of a requeued job

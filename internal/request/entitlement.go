@@ -54,7 +54,7 @@ func (e Entitlement) PerSlice() (memMiB int64, smPercent int) {
 // more than the entitlement, whatever the request says. smPercent 0 is no cap. Cores without
 // gpucores are 0 as well, since a share that Slurm did not count could be taken from a neighbour.
 // memMiB is 0 only if the entitlement holds no memory for a slice. It may be more than the GPU has:
-// whoever places slices must then choose another GPU, not give less.
+// the placement must then choose another GPU, not give less.
 func Limits(r Request, e Entitlement, gpuMiB int64) (memMiB int64, smPercent int) {
 	memMiB, smPercent = e.PerSlice()
 	switch {
@@ -124,8 +124,8 @@ func eachGRES(text string, names []string, take func(gres) error) error {
 }
 
 // MemFirst says that memory stands before slices in a job's GRES. That is how job_submit marks that it was typed, so that
-// VGPU_MEM=10%, which would otherwise still be seen here, is not to be looked at (gres/vgpu_parse.lua). Who writes
-// GRES in this order himself loses nothing but his own default.
+// VGPU_MEM=10%, which would otherwise still be seen here, is not to be looked at (gres/vgpu_parse.lua). A user who
+// writes GRES in this order himself loses nothing but his own default.
 func MemFirst(gres string) bool {
 	before := false
 	for gres != "" && len(gres) <= maxGRESBytes {

@@ -25,7 +25,7 @@ const (
 	PlaceSpread  Place = "spread"
 )
 
-// Policy says what a slice may do with GPU time that nobody else uses.
+// Policy says what a slice may do with GPU time that no other slice uses.
 type Policy string
 
 // The values of --vgpu-policy.

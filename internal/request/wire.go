@@ -38,7 +38,7 @@ func (r Request) AsTyped() (options []string) {
 }
 
 // Decode reads the canonical form and nothing else: another spelling of the same request is an
-// error, so that a text that somebody made by hand has one meaning to all its readers.
+// error, so that a text that a user made by hand has one meaning to all its readers.
 func Decode(text string) (Request, error) {
 	if len(text) > MaxWireBytes {
 		return Request{}, fmt.Errorf("read vgpu request of %d bytes: at most %d are allowed", len(text), MaxWireBytes)

@@ -25,7 +25,7 @@ type Dir string
 
 func (d Dir) State() string { return filepath.Join(string(d), "state.json") }
 
-// Lock is the state's. It guards all that prologs and epilogs write, for milliseconds: nobody holds it over a question to the driver or to Slurm.
+// Lock is the state's. It guards all that prologs and epilogs write, for milliseconds: no program holds it during a query to the driver or to Slurm.
 func (d Dir) Lock() string { return filepath.Join(string(d), "state.lock") }
 
 // DriverLock is held over such questions that only one may ask at a time, which can take seconds: to find the node's GPUs, and to set limits
@@ -53,7 +53,7 @@ func (d Dir) VgpudFailed(command string) string {
 	return filepath.Join(string(d), "vgpud.failed."+command)
 }
 
-// Counts are what prologs did since boot, for who watches the node; whoever adds to them holds the state's lock.
+// Counts are what prologs did since boot, for monitoring; a program adds to them only under the state's lock.
 func (d Dir) Counts() string { return filepath.Join(string(d), "counts.json") }
 
 // Prolog is the command line of vgpu-prolog, which leaves it there.

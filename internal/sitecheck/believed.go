@@ -5,7 +5,7 @@ package sitecheck
 
 import "github.com/slurm-vgpu/slurm-vgpu/internal/config"
 
-// ConfigFile says whether config.yaml is believed, and what holds where it is not.
+// ConfigFile says whether config.yaml can be used, and what holds where it cannot.
 func ConfigFile(path string, held config.Held) []Finding {
 	const check = "config"
 	var c Report

@@ -13,7 +13,7 @@ import (
 )
 
 // InUse says by which lines Slurm still uses slurm-vgpu on this machine: without its files jobs fail. None: they can be taken away. A file
-// that cannot be read is one of the lines, as nobody knows what it says.
+// that cannot be read is one of the lines, as it may name slurm-vgpu.
 func (s Site) InUse() (lines []string) {
 	conf, err := slurmconf.Read(s.SlurmConf)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -140,7 +140,7 @@ func (c *site) pyxis(lines []slurmconf.PluginLine) {
 	}
 }
 
-// PluginPath is where the plugin is installed, as far as that can be told without slurm.conf.
+// PluginPath is where the plugin is installed, as far as that is known without slurm.conf.
 func PluginPath() string { return pluginFile("", "") }
 
 // pluginFile is where Slurm finds a plugin of a plugstack line; "" is ours.

@@ -19,7 +19,7 @@ var holdsNodes = []string{"RUNNING", "CONFIGURING", "STOPPED", "SIGNALING", "RES
 // that has ended, or begins anew, is left alone, and so is one that is not on this node any more: what its last run left
 // there is not this run's doing. done says that it was cancelled.
 //
-// squeue is asked, for what no text of a user stands in: whoever imitates scontrol's output has the job cancelled as well.
+// The answer is squeue's, without any text of a user: a job that imitates scontrol's output is cancelled as well.
 func (c Client) Cancel(ctx context.Context, id uint32, node, why string) (done bool, err error) {
 	return c.cancel(ctx, id, node, why, false)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
-// Node is what the controller knows of a node with slices.
+// Node has the controller's figures of a node with slices.
 type Node struct {
 	Name       string
 	State      string // mixed, drained*, …

@@ -42,7 +42,7 @@ type ranked struct {
 	since                time.Time
 }
 
-// Preemptible says which of some jobs the rules of slurm.conf let this one preempt, and how. What only suspends them frees no
+// Preemptible says which of some jobs the rules of slurm.conf let this one preempt, and how. A mode that only suspends jobs frees no
 // memory, and is left out; so are components of heterogeneous jobs.
 func (c Client) Preemptible(ctx context.Context, job uint32, others []uint32) (map[uint32]Preemption, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)

@@ -5,9 +5,9 @@
 //
 // The text that scontrol prints holds what users wrote (job name, comment, paths), with blanks
 // and line ends as they are. A user can thus imitate any part of it, but never take the true part
-// away: so every field that is believed is one that Slurm always prints, and stands exactly once in
+// away: so every field that is read is one that Slurm always prints, and stands exactly once in
 // the part that it is read from, whose bounds stand exactly once too. Else the answer is
-// ErrAmbiguous. What Slurm prints only for some jobs is asked for in another way. There is no such
+// ErrAmbiguous. Fields that Slurm prints only for some jobs are queried in another way. There is no such
 // text in JSON, but the controllers of 22.05 cannot be asked for it, and where they can it takes
 // twice the time.
 package slurm
@@ -61,7 +61,7 @@ func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
 }
 
 // Finished says that a run of a job is over, here at least: one with --no-kill that has lost this node goes on without it.
-// A job that the controller has forgotten is; one whose answer cannot be believed is not. It asks once.
+// A job that the controller has forgotten is over; a job with an answer that cannot be trusted is not. It asks once.
 func (c Client) Finished(ctx context.Context, id uint32, restart int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -94,7 +94,7 @@ func (c Client) askJob(ctx context.Context, id uint32) (Job, error) {
 	return parseJob(text, id)
 }
 
-// Knows says whether the controller knows the job still. Of an array it shows each task; more than can be read is known as well.
+// Knows says whether the controller has the job still. Of an array it shows each task; an answer that is too long to read means yes.
 func (c Client) Knows(ctx context.Context, id uint32) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

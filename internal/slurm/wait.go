@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
 
-// WaitsPrefix begins the AdminComment of a job that waits for room on a GPU. Whoever reads or replaces one knows by it
-// that it is not a report, and not the site's.
+// WaitsPrefix begins the AdminComment of a job that waits for room on a GPU. It shows that the text is not a report, and not
+// the site's.
 const WaitsPrefix = "vgpu: waits: "
 
 // maxReason keeps a comment short enough for a line of scontrol.
@@ -112,12 +112,12 @@ func (s Standing) Runs() bool {
 	return slices.Contains([]string{"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}, s.State)
 }
 
-// HasRun says of one that has ended that it ran, here or elsewhere: nobody gets there without.
+// HasRun says of a job that has ended that it ran, here or elsewhere: only a run leads to these states.
 func (s Standing) HasRun() bool {
 	return slices.Contains([]string{"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"}, s.State)
 }
 
-// Held says that somebody holds it there, or that it waits for another job.
+// Held says that its user or an administrator holds it, or that it waits for another job.
 func (s Standing) Held() bool {
 	if slices.Contains([]string{"SPECIAL_EXIT", "REQUEUE_HOLD", "REQUEUED", "RESV_DEL_HOLD"}, s.State) {
 		return true

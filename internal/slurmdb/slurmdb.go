@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slurmdb writes a job's AdminComment or Extra through Slurm's own library, which keeps the text as
-// it is. The library is loaded when it is needed, and believed only if it is of the Slurm release
+// it is. The library is loaded when it is needed, and used only if it is of the Slurm release
 // that this was built for.
 package slurmdb
 
@@ -35,7 +35,7 @@ var (
 	ErrNoRow = errors.New("slurmdbd has no such row")
 )
 
-// ChangedError says that somebody else has changed the text since it was read.
+// ChangedError says that the text was changed since it was read.
 type ChangedError struct{ Is string }
 
 func (e *ChangedError) Error() string { return "it was changed meanwhile" }
@@ -103,8 +103,8 @@ const (
 // HasExtra says whether the Slurm that this was built for has the field Extra: 22.05 has not.
 func HasExtra() bool { return bool(C.vgpu_dbd_has_extra()) }
 
-// SetText changes a field of one row from was to text: of that row and no other, and only if nobody else has
-// changed it (ChangedError).
+// SetText changes a field of one row from was to text: of that row and no other, and only if it still is was
+// (else ChangedError).
 func (c *Connection) SetText(row Row, field, was, text string) error {
 	which, ok := map[string]C.enum_vgpu_dbd_field{FieldAdminComment: C.VGPU_DBD_ADMIN_COMMENT, FieldExtra: C.VGPU_DBD_EXTRA}[field]
 	if !ok {

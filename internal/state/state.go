@@ -118,7 +118,7 @@ func (s Store) Begin(ctx context.Context) (*Tx, error) {
 	return tx, nil
 }
 
-// End gives the lock back. What was not committed is forgotten.
+// End gives the lock back. Changes that were not committed are forgotten.
 func (tx *Tx) End() { tx.held.Close() }
 
 // Held is what stands on the GPUs, as those see it who queue for them.

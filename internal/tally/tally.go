@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tally counts what the prologs of a node did since boot, for who watches the node. No decision depends on it: a
-// count that cannot be kept is lost, and nobody waits for it.
+// Package tally counts what the prologs of a node did since boot, for monitoring. No decision depends on it: a
+// count that cannot be kept is lost, and no prolog waits for it.
 package tally
 
 import (

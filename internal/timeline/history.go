@@ -126,7 +126,7 @@ func (h History) Last(slice int) (Sample, bool) {
 	return h.looks[len(h.looks)-1].Slices[slice], true
 }
 
-// End adds what is known when a run ends. Nothing is added where nobody has looked before.
+// End adds the last figures when a run ends. It adds nothing to a history without a look before.
 func (h History) End(look Look) History {
 	n := len(h.looks)
 	if n == 0 || len(look.Slices) != len(h.looks[0].Slices) {

@@ -59,7 +59,7 @@ func Lock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// TryLock takes a lock file that nobody has. It is nil where another has it.
+// TryLock takes a lock file that is free. It is nil where another process has it.
 func TryLock(path string) (*os.File, error) {
 	held, err := openLock(path, unix.O_RDWR|unix.O_CREAT)
 	if err != nil {
@@ -72,7 +72,8 @@ func TryLock(path string) (*os.File, error) {
 	return held, nil
 }
 
-// IsLocked says whether somebody has a lock file locked; nobody has one that is not there. Who wants the lock meanwhile has to wait for a moment.
+// IsLocked says whether a process has a lock file locked; a file that is not there is not locked. Another process that wants the lock meanwhile
+// has to wait for a moment.
 func IsLocked(path string) (bool, error) {
 	file, err := openLock(path, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package trusted reads and writes files that root may act upon: regular, reached through no link at the end
-// of the path, owned by root (or by who runs this), writable by nobody else, and of bounded size.
+// of the path, owned by root (or by the caller's user), writable by no other user, and of bounded size.
 package trusted
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUntrusted is wrapped by every refusal to believe a file that exists.
+// ErrUntrusted is wrapped by every refusal of a file that exists.
 var ErrUntrusted = errors.New("file is not trusted")
 
 // ReadFile returns the content of a trusted file of at most maxBytes. A missing file is fs.ErrNotExist.
@@ -30,7 +30,7 @@ func ReadFile(path string, maxBytes int64) ([]byte, error) { return readInto(nil
 // buffers are for Look.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Look is ReadFile for who keeps nothing of the content beyond the call of look. Who looks at many files has their memory once.
+// Look is ReadFile for a caller that keeps nothing of the content beyond the call of look. So many files need the memory of one.
 func Look(path string, maxBytes int64, look func(content []byte) error) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

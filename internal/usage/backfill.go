@@ -25,7 +25,7 @@ func PutBackfill(spool rundir.Spool, rec Record) error {
 }
 
 // ListBackfill returns so many of these records that were noted before that time, the oldest first. No others are read: a user can have many
-// such jobs, and each reporter comes by. What is none goes; what cannot be read now is left for later.
+// such jobs, and each reporter comes by. A file that is no record is removed; one that cannot be read now is left for later.
 func ListBackfill(spool rundir.Spool, before time.Time, most int) (records []Record, err error) {
 	noted, err := oldestFirst(spool.Backfill())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func Later(spool rundir.Spool, rec Record) error {
 	return nil
 }
 
-// Return puts such a record into the spool. Who is killed between the two has it reported twice, which changes nothing.
+// Return puts such a record into the spool. If it is killed between the two, the record is reported twice, which changes nothing.
 func Return(spool rundir.Spool, rec Record) error {
 	rec.PutBack = time.Now().UTC().Truncate(time.Second)
 	if err := writeRecord(filepath.Join(spool.Usage(), rec.FileName()), rec); err != nil {

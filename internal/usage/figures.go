@@ -80,7 +80,7 @@ func (f StepFigures) Refused() uint64 {
 // Used says that GPU time is known to have been used.
 func (t Time) Used() bool { return t.GPUSeconds != nil && *t.GPUSeconds > 0 }
 
-// Plus is the time of both; what is known of one alone is all that is known.
+// Plus is the time of both. A figure that only one of them has is the figure.
 func (t Time) Plus(other Time) Time {
 	sum := Time{GPUSeconds: t.GPUSeconds, UnknownSeconds: t.UnknownSeconds + other.UnknownSeconds, Inexact: t.Inexact || other.Inexact}
 	if other.GPUSeconds != nil {
@@ -92,7 +92,7 @@ func (t Time) Plus(other Time) Time {
 	return sum
 }
 
-// Since is the time since an earlier look; what one of the two looks did not know is not known.
+// Since is the time since an earlier look. A figure that one of the two looks lacks is not known.
 func (t Time) Since(before Time) Time {
 	passed := Time{UnknownSeconds: t.UnknownSeconds - before.UnknownSeconds, Inexact: t.Inexact}
 	if t.GPUSeconds != nil && before.GPUSeconds != nil {

@@ -107,7 +107,7 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 
 // Collect returns what is known of a job's use: usage.json raised by what the ledger says now, and
 // vgpud's time page. It always returns totals with one entry for each slice; the error says which of
-// them could not be believed. A ledger that its user has spoiled is no error: it must not hide what vgpud counted.
+// them could not be trusted. A ledger that its user has spoiled is no error: it must not hide what vgpud counted.
 func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	totals := Totals{Version: totalsVersion, Job: g.Job, Restart: g.Restart, Devices: make([]ledger.DeviceUsage, len(g.Slices))}
 	folded, foldedErr := readTotals(dir.Usage(g.Job))

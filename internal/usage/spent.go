@@ -15,7 +15,7 @@ func TimelineRun(g grant.Grant) timeline.Run {
 	return timeline.Run{Job: g.Job, Restart: g.Restart, Slices: len(g.Slices)}
 }
 
-// Complete puts into a record's devices what was used, and what their timeline knows.
+// Complete puts the usage, and the figures of the timeline, into a record's devices.
 func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.Duration) {
 	end, short := timeline.Look{AtUnixS: r.End.Unix()}, timeline.Look{AtUnixS: r.End.Unix()}
 	for i := range r.Devices {

@@ -163,8 +163,8 @@ func sortByEnd(records []Record) {
 	})
 }
 
-// AtWork says whether somebody has the spool's lock, who will see what is in the spool by now: a reporter looks once
-// more when it has given the lock back, and who has taken the lock in order to ask starts a reporter afterwards.
+// AtWork says whether a process has the spool's lock. It will see what is in the spool by now: a reporter looks once
+// more when it has given the lock back, and a process that took the lock to ask this starts a reporter afterwards.
 func AtWork(spool rundir.Spool) (bool, error) { return trusted.IsLocked(spool.Lock()) }
 
 // Lock takes the spool's lock, for the one that carries its records away; unlock is nil if another has it.

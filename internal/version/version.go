@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version knows of which release programs and libraries are. All parts on a node are to be of one.
+// Package version has the release of programs and libraries. All parts on a node are to be of one.
 package version
 
 import (

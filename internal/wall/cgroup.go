@@ -65,7 +65,7 @@ func names(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// Probe tries on a cgroup of its own, which nobody is in, whether limits are kept for every GPU, and says by whom.
+// Probe tries on an empty cgroup of its own whether limits are kept for every GPU, and names the backend that keeps them.
 func Probe(driver Driver, gpus []device.GPU) (backend string, err error) {
 	mount, err := Mount()
 	if err != nil {

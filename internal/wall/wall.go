@@ -7,7 +7,7 @@
 //
 // The limit is the job's, on the job's folder, and no step has one of its own. Where the driver keeps its own table
 // ("misc"), the nearest folder with a limit counts alone: a job whose steps have limits could have as many times its memory as it
-// has steps. What a step asks for below its job is kept by the library.
+// has steps. The library holds a step's smaller limit.
 package wall
 
 import (

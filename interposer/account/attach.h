@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * How this process gets an account: it finds the step's folder, believes its pages, and takes a slot in the
+ * How this process gets an account: it finds the step's folder, checks its pages, and takes a slot in the
  * ledger. */
 #ifndef VGPU_ACCOUNT_ATTACH_H
 #define VGPU_ACCOUNT_ATTACH_H

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ledger's lock. Anyone of the job may be killed or stopped while holding it, so nobody waits
+ * The ledger's lock. Any process of the job may be killed or stopped while it holds the lock, so none waits
  * for a holder for more than a second, and a holder can lose it. */
 #ifndef VGPU_ACCOUNT_LOCK_H
 #define VGPU_ACCOUNT_LOCK_H

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the account, and nobody else, do under its locks. */
+ * The functions that run under the account's locks, for the files of the account alone. */
 #ifndef VGPU_ACCOUNT_LOCKED_H
 #define VGPU_ACCOUNT_LOCKED_H
 
@@ -14,18 +14,19 @@ void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint
 
 /* The same for a call that takes an unknown part of the bytes, most often nothing: they are reserved in the
  * slot's may_take_bytes instead of charged, so that the ledger's lock is needed only where it comes out
- * that something was taken. Who reserves looks at the sums and the lock afterwards; who charges takes the
- * lock and then looks at what is reserved. So one of two sees the other, and counts it. Who reserves and
- * finds the lock taken cannot tell what is being charged just now, and does the same with the lock. */
+ * that something was taken. A process that reserves looks at the sums and the lock afterwards; one that
+ * charges takes the lock and then looks at the reservations. So one of the two sees the other, and counts it.
+ * A process that reserves and finds the lock taken cannot see the charge that is being made, and does the
+ * same with the lock. */
 bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-/* Gives back what was charged and reserves it. False when somebody else has reserved meanwhile what would
- * then not fit. */
+/* Gives back what was charged and reserves it. False when another process has reserved meanwhile, so that it
+ * would not fit. */
 bool vgpu_account_reserve_charged_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 /* Charges what was reserved and has been taken; it cannot be refused. */
 void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 /* As vgpu_account_try, for the last time: counts everything anew before, and a refusal. Whether the bytes
- * would fit if nobody had reserved any; and whether they do in an empty step. */
+ * would fit without any reservation; and whether they do in an empty step. */
 bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes);
@@ -44,7 +45,7 @@ bool vgpu_account_claim_slot(struct vgpu_process *p);
 void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot);
 /* Writes into the ledger again what this process holds. False when it has no place there any more. */
 bool vgpu_account_cure(struct vgpu_process *p, uint32_t device);
-/* Charges what fits, by the ledger and by what this process itself knows to hold. After heal. */
+/* Charges what fits, by the ledger and by this process's own count. After heal. */
 bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 /* Raises the peaks to what is used now, unless a part of that is charged for a context whose cost is
  * not known yet. */

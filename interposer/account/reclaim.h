@@ -15,8 +15,8 @@
  * between this and the end of what it allocates, so no race can go over a limit. */
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* Gives back what of the device's memory this process holds unused. The account knows nobody above it: which
- * there are is filled in where the program is linked (context/reclaimers.c); NULL ends the list. */
+/* Gives back the unused part of the device's memory that this process holds. The account calls no room above
+ * it by name: the list is filled in where the library is linked (context/reclaimers.c); NULL ends it. */
 typedef void vgpu_reclaimer(struct vgpu_process *p, uint32_t device);
 extern vgpu_reclaimer *const vgpu_reclaimers[];
 

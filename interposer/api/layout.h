@@ -5,7 +5,7 @@
  *
  *   limits   one per step; root writes it, the job may only read it. Mapped, so that a changed
  *            limit is seen by running processes at once.
- *   ledger   one per job; the job's user owns and writes it. Root believes nothing in it beyond
+ *   ledger   one per job; the job's user owns and writes it. Root reads only
  *            a bounded copy: garbage there can harm only the job that wrote it.
  *   groups   one per job; the job's processes write down what they have the driver schedule (channels/).
  *            Changed with pwrite(2), as root waits for changes by inotify, which sees no mapping.
@@ -152,7 +152,7 @@ struct vgpu_ledger {
 	uint32_t job_id;
 	uint32_t device_count;
 	/* Held for some tens of nanoseconds, never across a driver call. The holder's thread id, 0 when
-	 * free, with FUTEX_WAITERS when somebody sleeps on it; a holder that is dead, or the same for
+	 * free, with FUTEX_WAITERS when a thread sleeps on it; a holder that is dead, or the same for
 	 * too long, loses it and the sums are made again from the slots. */
 	uint32_t lock;
 	uint32_t reserved;

@@ -93,8 +93,8 @@ static VGPU_SELDOM void vgpu_brief_wait(uint32_t *word)
 	}
 }
 
-/* 0 free, 1 held. For what is held for some tens of nanoseconds, several times in an allocation: nobody
- * is woken, so that giving it back is a plain store. */
+/* 0 free, 1 held. For locks that are held for some tens of nanoseconds, several times in an allocation: no
+ * thread is woken, so that giving the lock back is a plain store. */
 static inline void vgpu_brief_lock(uint32_t *word, enum vgpu_rank rank)
 {
 	uint32_t free = 0;

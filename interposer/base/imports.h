@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Where an image that the dynamic linker has loaded keeps the address of a function that it calls: by its
- * relocations, of which none is believed that leads out of what is mapped of the image. */
+ * relocations. A relocation that leads out of the image's mappings is ignored. */
 #ifndef VGPU_BASE_IMPORTS_H
 #define VGPU_BASE_IMPORTS_H
 

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The order in which one thread takes the locks: each only while those that it has are of lower rank. With
- * VGPU_TEST_RANKS, where tests run (make INTERPOSER_DEBUG=-DVGPU_TEST_RANKS, and with the sanitizers), who
- * does otherwise ends the program, and so does who gives back what nobody has. Otherwise there is nothing of
- * this in the library. */
+ * VGPU_TEST_RANKS, where tests run (make INTERPOSER_DEBUG=-DVGPU_TEST_RANKS, and with the sanitizers), a
+ * thread with another order ends the program, and so does one that gives back a lock that is free. Otherwise
+ * there is nothing of this in the library. */
 #ifndef VGPU_BASE_RANKS_H
 #define VGPU_BASE_RANKS_H
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A hash table from a 64-bit key to a small value, in memory of its own: malloc may be the
- * program's, and a forked child must not inherit what only the parent's GPU context knows.
+ * program's, and a forked child must not inherit entries of the parent's GPU context.
  * It does no locking. A table of zeros is an empty table. */
 #ifndef VGPU_BASE_TABLE_H
 #define VGPU_BASE_TABLE_H

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * For what runs before the C library's dlsym is known. Who wraps strcmp may ask for the real one by dlsym, as
- * the sanitizers do: until there is an answer nothing of the C library may be called. */
+ * For code that runs before the C library's dlsym is known. A wrapper of strcmp may look for the real one by
+ * dlsym, as the sanitizers do: until there is an answer nothing of the C library may be called. */
 #ifndef VGPU_BASE_TEXT_H
 #define VGPU_BASE_TEXT_H
 

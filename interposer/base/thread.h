@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Starts a thread that takes no signals and that nobody waits for. False when there can be none. */
+/* Starts a detached thread that takes no signals. False when there can be none. */
 bool vgpu_thread_start(void *(*run)(void *), void *argument);
 
 #endif

@@ -9,9 +9,9 @@
 #include "channels/handles.h"
 #include "process/process.h"
 
-/* A handle came or went. What another thread is at is left to that one, and so is what a signal handler sees
- * while its own thread is at it: nobody waits, but for about a second where a thread that is at it has
- * left more undone than has room. */
+/* Notes a handle that came or went. While another thread reads events, it reads this one too, and so does a
+ * signal handler's own thread: the caller does not wait, except for about a second where the reader has
+ * left no room for more. */
 void vgpu_channels_note(struct vgpu_process *p, const struct vgpu_handle_event *event);
 
 /* The process has got its slot. */
@@ -21,7 +21,7 @@ void vgpu_channels_begin(struct vgpu_process *p);
  * ours. Where that cannot be done the page says that there is more than it names. */
 void vgpu_channels_reach(struct vgpu_process *p, const void *of_driver);
 
-/* Whether groups may be made that nobody sees. */
+/* Whether groups may be made unseen. */
 void vgpu_channels_unseen(struct vgpu_process *p, bool unseen);
 
 #endif

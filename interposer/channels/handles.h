@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The driver's handles that the program's libcuda has: which of them are channel groups that compute. Pure,
- * and in no more memory than it is given; who calls sees to it that one thread does at a time. A table of
+ * and in no more memory than it is given; the caller sees to it that one thread runs it at a time. A table of
  * zeros is an empty one. */
 #ifndef VGPU_CHANNELS_HANDLES_H
 #define VGPU_CHANNELS_HANDLES_H

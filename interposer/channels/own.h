@@ -10,7 +10,7 @@
 #include "tuning.h"
 
 struct vgpu_channels {
-	/* The thread that reads events, by an address of its own; who finds one leaves it to that one. */
+	/* The thread that reads events, by an address of its own; a second thread leaves the events to it. */
 	uintptr_t reader;
 	uint32_t begun; /* the process has a place on the page */
 	uint32_t dirty; /* the page does not say what is known */

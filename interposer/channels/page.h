@@ -7,8 +7,8 @@
 
 #include "channels/own.h"
 
-/* Writes down what this process has, in the place of its slot. By calls of the kernel alone, in which nobody
- * is cancelled. False when that cannot be done now. */
+/* Writes down the groups of this process, in the place of its slot. By calls of the kernel alone, in which no
+ * thread is cancelled. False when that cannot be done now. */
 bool vgpu_channels_write(struct vgpu_process *p);
 
 #endif

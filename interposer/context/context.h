@@ -47,7 +47,7 @@ void vgpu_context_detached(struct vgpu_process *p, CUcontext context);
 bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
 void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
 
-/* The green context is gone. What was allocated in it is the primary context's, if that lives. */
+/* The green context is gone. Its memory is the primary context's, if that lives. */
 void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal);
 
 /* The primary context of the device may be gone: the driver says. */

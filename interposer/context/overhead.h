@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the driver uses for itself on behalf of this process: contexts, modules, the stacks and
- * heaps of kernels. Only the driver knows: it is what NVML reports for the process beyond what was
- * allocated. Where NVML cannot tell, nothing is charged.
+ * The driver's own memory on behalf of this process: contexts, modules, the stacks and
+ * heaps of kernels. It is the part of NVML's figure for the process beyond what the process has
+ * allocated. Without a figure of NVML nothing is charged.
  *
  * Asking takes 80 to 250 µs (H200, driver 580, one to four processes on the device), a program may load
  * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds CAPTURE_BEGIN and CAPTURE_END: counted, so that nobody has to ask when there is none. */
+ * Kinds CAPTURE_BEGIN and CAPTURE_END: counted, so that no query is needed when there is none. */
 #ifndef VGPU_CUDA_CAPTURE_H
 #define VGPU_CUDA_CAPTURE_H
 

@@ -47,7 +47,7 @@ static CUresult launch_ends(struct vgpu_process *p, struct launch *launch, CUres
 	}                                                                                       \
 	WRAP_QUICKLY(symbol, params, args, PASSES(p), launch_##symbol)
 
-/* Nobody looks into a NULL configuration but the driver. */
+/* Only the driver looks into a NULL configuration. */
 static const CUlaunchConfig no_config;
 #define CONFIG(config) ((config) != NULL ? (config) : &no_config)
 

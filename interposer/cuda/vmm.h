@@ -88,7 +88,7 @@ static bool stays_held(struct vgpu_process *p, uint64_t memory, CUresult result)
 		return result;                                                                  \
 	}
 
-/* What lies in the range, a block that was allocated by pointer too. */
+/* Begins to give out the memory of a range, also of a block that was allocated by pointer. */
 static uint64_t begin_range(struct vgpu_process *p, CUdeviceptr address, size_t size)
 {
 	vgpu_fn_cuMemGetAddressRange_v2 *get_range = VGPU_REAL(cuMemGetAddressRange_v2);

@@ -17,7 +17,7 @@ static inline bool vgpu_bucket_is_capped(uint32_t percent)
 	return percent >= 1 && percent <= 99;
 }
 
-/* Charges busy_ns of GPU time, from begun_ns on. */
+/* Charges busy_ns of GPU time to work that began at begun_ns. */
 void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uint64_t now_ns,
 			uint64_t busy_ns);
 

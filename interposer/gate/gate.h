@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Where the driver refuses vgpud its calls, launches wait here for the cap of their slice. It is there for
- * programs that do not mind: who goes around it, goes around it.
+ * Where the driver refuses vgpud its calls, launches wait here for the cap of their slice. It holds programs
+ * that use the library: a program can go around it.
  *
  * Kernels and graphs are held and charged; copies and fills are not, nor what a graph does while it is
  * captured. */

@@ -20,7 +20,7 @@ uint64_t vgpu_charge_granules(uint64_t bytes);
 
 /* The same of managed memory, of which larger blocks take pieces of 64 KiB, but for a last granule of
  * which they use more than half (measured there too). The driver keeps up to 128 MiB more of each GPU for
- * what all processes have together; that is nobody's, and not charged. */
+ * what all processes have together; that is charged to none of them. */
 uint64_t vgpu_charge_managed(uint64_t bytes);
 
 /* For what shares granules and has no address: its part of a granule that is full of the like. */

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Memory that was given out as a file descriptor, a handle's or that of a range of addresses (dma-buf), lives
- * as long as the descriptor does, and so does its charge. Nobody tells when a descriptor is closed: it is
- * looked for when something else lets go of the memory, before a refusal, and with the overhead of
- * the driver. It is open while this process has the same file at the same number, or one more descriptor of
- * that file than it had when it was given out: a duplicate, as far as one can see. What other processes were
- * sent is not followed. */
+ * as long as the descriptor does, and so does its charge. The library does not see the close of a descriptor:
+ * it looks for closed ones when something else lets go of the memory, before a refusal, and with the overhead
+ * of the driver. A descriptor is open while this process has the same file at the same number, or one more
+ * descriptor of that file than it had when it was given out: a duplicate, as far as one can see. Descriptors
+ * that were sent to other processes are not followed. */
 #ifndef VGPU_MEMORY_DESCRIPTORS_H
 #define VGPU_MEMORY_DESCRIPTORS_H
 

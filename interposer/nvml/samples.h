@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * How many samples a driver takes of a device in a while, when it lists only those in which somebody was
+ * How many samples a driver takes of a device in a while, when it lists only those in which a process was
  * at work and books each on one process. An H100 takes one every 0.2 s and remembers 14 s; others take up
  * to one a second. */
 #ifndef VGPU_NVML_SAMPLES_H

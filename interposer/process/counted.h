@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Of one device of the job. False where nobody has counted it for two seconds before now. */
+/* Of one device of the job. False where vgpud has not counted it for two seconds before now. */
 bool vgpu_counted(uint32_t device, uint64_t now_ns, struct vgpu_time_device *out);
 
 #endif

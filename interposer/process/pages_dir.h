@@ -7,8 +7,8 @@
 
 #include <sys/stat.h>
 
-/* One of the VGPU_…_FILE of layout.h: a regular file that only its owner may write; -1: there is none. Nobody
- * may be cancelled in here. */
+/* One of the VGPU_…_FILE of layout.h: a regular file that only its owner may write; -1: there is none. No
+ * thread may be cancelled in here. */
 int vgpu_pages_open(const char *name, int flags, struct stat *st);
 
 #endif

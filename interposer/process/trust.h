@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Whose files are believed, also in a user namespace, where owners look like others than they are
+ * The owners whose files are trusted, also in a user namespace, where owners look like others than they are
  * (docs/decisions/isolation.md#035). */
 #ifndef VGPU_PROCESS_TRUST_H
 #define VGPU_PROCESS_TRUST_H

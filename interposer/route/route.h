@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Lookups by name. The entry points are in trampoline.S: they keep the caller's return address, by
- * which the C library knows what RTLD_NEXT means. */
+ * which the C library finds the library that RTLD_NEXT means. */
 #ifndef VGPU_ROUTE_ROUTE_H
 #define VGPU_ROUTE_ROUTE_H
 
