@@ -91,7 +91,7 @@ for _, entry in ipairs({ "VGPU_TYPED=" .. ("a;"):rep(2000), "VGPU_REQUEST=" .. (
 	try(function() vgpu.job_modify({ gres = "vgpu:1" }, { gres = "gres:vgpu:1", spank_job_env = env }, {}, 1000) end, "a change of 2000 times " .. entry:sub(1, 20))
 end
 
--- What repeats where a pattern admits one: the counted search must come to the same as the real one.
+-- Texts that repeat where a pattern admits one: the counted search must come to the same as the real one.
 for _, text in ipairs({ "mem=1..5%", "mem=1.5%", "mem=15%", "mem=.5%", "gpu=!!a,b", "uuid=!!GPU-1", "vgpu::1", "vgpu:a::1", "gres::vgpu:1" }) do
 	everywhere(text, text)
 end

@@ -46,7 +46,7 @@ static bool free_now(uint64_t *bytes)
 	return true;
 }
 
-/* What the driver says that this process uses. Where it cannot be asked at all, what was guessed goes. */
+/* The driver's figure of this process's use. Where the driver cannot be queried at all, the guess goes. */
 static bool ask_driver(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 {
 	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
