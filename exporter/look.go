@@ -4,19 +4,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/words"
 )
 
 const (
@@ -86,15 +85,14 @@ func (l *looker) ask() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, l.program, l.args...)
-	var said, wrong limited
-	said.most, wrong.most = maxBytes, 4<<10
+	said, wrong := words.First{Most: maxBytes}, words.First{Most: 4 << 10}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &wrong, time.Second
 	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("vgpuctl metrics: %w: %s", err, strings.TrimSpace(wrong.kept.String()))
+		err = fmt.Errorf("vgpuctl metrics: %w: %s", err, wrong.Line())
 	}
 	var node metrics.Node
-	if problem := json.Unmarshal(said.kept.Bytes(), &node); problem != nil {
+	if problem := json.Unmarshal(said.Bytes(), &node); problem != nil {
 		if err == nil {
 			err = fmt.Errorf("read what vgpuctl metrics prints: %w", problem)
 		}
@@ -102,15 +100,4 @@ func (l *looker) ask() ([]*dto.MetricFamily, error) {
 	}
 	families, problem := gather(node, l.options)
 	return families, errors.Join(err, problem)
-}
-
-// limited keeps what has room. The buffer is not embedded: os/exec would use its ReadFrom, which goes around Write.
-type limited struct {
-	kept bytes.Buffer
-	most int
-}
-
-func (l *limited) Write(text []byte) (int, error) {
-	l.kept.Write(text[:min(len(text), l.most-l.kept.Len())])
-	return len(text), nil
 }

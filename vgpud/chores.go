@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +20,7 @@ import (
 	inst "github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/words"
 )
 
 // chore is a command of vgpuctl's that the supervisor runs from time to time, beside the shares: it is a process of its own, with less of the processor
@@ -189,7 +189,7 @@ func (r *running) do() error {
 	if err != nil {
 		return err
 	}
-	var says firstWords
+	says := words.First{Most: mostWords}
 	cmd := exec.Command(program, append(slices.Clone(r.args), "--config", r.n.configPath)...) //nolint:noctx // it is ended by a signal
 	cmd.Stderr, cmd.Env, cmd.Dir, cmd.WaitDelay = &says, environment(), "/", lateWords
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
@@ -212,7 +212,7 @@ func (r *running) do() error {
 		err = errors.Join(errors.New("it took too long"), <-ended)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(says.kept.Bytes()))
+		return fmt.Errorf("%w: %s", err, says.Line())
 	}
 	return nil
 }
@@ -242,12 +242,4 @@ func (r *running) mark(err error) {
 	} else if _, missing := os.Lstat(path); missing != nil {
 		_ = trusted.WriteFile(path, nil, 0o644)
 	}
-}
-
-// firstWords keeps the first words that a command says. The buffer is not embedded: os/exec would use its ReadFrom, which goes around Write.
-type firstWords struct{ kept bytes.Buffer }
-
-func (t *firstWords) Write(text []byte) (int, error) {
-	t.kept.Write(text[:min(len(text), mostWords-t.kept.Len())])
-	return len(text), nil
 }

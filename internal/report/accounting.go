@@ -4,12 +4,10 @@
 package report
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/words"
 )
 
 // Row is one run of a job in the accounting database.
@@ -258,32 +257,16 @@ func run(ctx context.Context, input, path string, args ...string) (string, error
 	if input != "" {
 		cmd.Stdin = strings.NewReader(input)
 	}
-	var out, errs bytes.Buffer
-	cmd.Stdout = &limited{w: &out, left: maxOutputBytes}
-	cmd.Stderr = &limited{w: &errs, left: 4096}
+	out, errs := words.First{Most: maxOutputBytes}, words.First{Most: 4 << 10}
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		if says := strings.TrimSpace(errs.String()); says != "" {
-			return out.String(), fmt.Errorf("%s: %w: %s", path, err, strings.Join(strings.Fields(says), " "))
+		if says := errs.Line(); says != "" {
+			return out.String(), fmt.Errorf("%s: %w: %s", path, err, says)
 		}
 		return out.String(), fmt.Errorf("%s: %w", path, err)
 	}
-	if out.Len() == maxOutputBytes {
+	if out.Over() {
 		return "", fmt.Errorf("%s: %w", path, errTooMuch)
 	}
 	return out.String(), nil
-}
-
-// limited drops what goes beyond its room.
-type limited struct {
-	w    io.Writer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n := min(len(p), l.left)
-	l.left -= n
-	if _, err := l.w.Write(p[:n]); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

@@ -4,7 +4,6 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/words"
 )
 
 const (
@@ -26,21 +27,6 @@ const (
 // ErrTooMuch is wrapped when a command printed more than any true answer has.
 var ErrTooMuch = errors.New("answer is too long")
 
-// bounded keeps the first limit bytes and remembers that there were more. The buffer is not
-// embedded: its ReadFrom would go around Write.
-type bounded struct {
-	kept  bytes.Buffer
-	limit int
-	over  bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := b.limit - b.kept.Len()
-	b.over = b.over || len(p) > room
-	b.kept.Write(p[:min(len(p), room)])
-	return len(p), nil // go on reading: a full pipe would keep the command alive
-}
-
 // run starts one of Slurm's commands by its absolute path, with an environment of our own.
 func run(ctx context.Context, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -49,10 +35,10 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killWait
-	stdout, stderr := &bounded{limit: maxOutputBytes}, &bounded{limit: maxStderrBytes}
+	stdout, stderr := &words.First{Most: maxOutputBytes}, &words.First{Most: maxStderrBytes}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
-	said := strings.Join(strings.Fields(stderr.kept.String()), " ")
+	said := stderr.Line()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", fmt.Errorf("%s %s: %w", path, strings.Join(args, " "), ctx.Err())
@@ -60,10 +46,10 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 		return "", fmt.Errorf("%s %s: %w", path, strings.Join(args, " "), ErrUnknownJob)
 	case err != nil:
 		return "", fmt.Errorf("%s %s: %w: %s", path, strings.Join(args, " "), err, said)
-	case stdout.over:
+	case stdout.Over():
 		return "", fmt.Errorf("%s %s: %w: more than %d bytes", path, strings.Join(args, " "), ErrTooMuch, maxOutputBytes)
 	}
-	return stdout.kept.String(), nil
+	return stdout.String(), nil
 }
 
 // environment is all that Slurm's commands get: a variable like SQUEUE_FORMAT or SLURM_CLUSTERS of

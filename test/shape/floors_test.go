@@ -19,7 +19,7 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
 // floors are the packages of internal/. Each imports only from lower floors, which stand before its own in this list.
 var floors = [][]string{
-	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
+	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version", "words"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline"},
 	{"builds", "logging", "state", "usage"},
