@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -190,28 +191,27 @@ func (r *running) do() error {
 		return err
 	}
 	says := words.First{Most: mostWords}
-	cmd := exec.Command(program, append(slices.Clone(r.args), "--config", r.n.configPath)...) //nolint:noctx // it is ended by a signal
+	ctx, cancel := context.Background(), func() {}
+	if r.most > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, r.most, errors.New("it took too long"))
+	}
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append(slices.Clone(r.args), "--config", r.n.configPath)...)
 	cmd.Stderr, cmd.Env, cmd.Dir, cmd.WaitDelay = &says, environment(), "/", lateWords
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
+	cmd.Cancel = func() error { // the log has it also where the kernel cannot end the command
+		r.n.log.Error("what vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
+		return unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	// The kernel is to end vgpud last, and its commands like any program.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("0"), 0)
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	var late <-chan time.Time
-	if r.most > 0 {
-		late = time.After(r.most)
-	}
-	select {
-	case err = <-ended:
-	case <-late:
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		r.n.log.Error("a command that vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
-		err = errors.Join(errors.New("it took too long"), <-ended)
-	}
-	if err != nil {
+	if err := cmd.Wait(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = errors.Join(cause, err)
+		}
 		return fmt.Errorf("%w: %s", err, says.Line())
 	}
 	return nil
