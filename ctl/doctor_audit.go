@@ -11,7 +11,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // mostStrays is for how many doctor has a line each.
@@ -70,8 +70,8 @@ func (d *doctor) lastAudit() string {
 	if err != nil {
 		return "vgpud has not looked yet"
 	}
-	last := stored.Age(info.ModTime())
-	if last == stored.Unknown {
+	last := trusted.Age(info.ModTime())
+	if last == trusted.UnknownAge {
 		return "the time of vgpud's last look lies ahead: was the clock set back?"
 	}
 	return "vgpud had it looked at last " + age(last) + " ago"

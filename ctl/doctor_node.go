@@ -32,7 +32,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -317,7 +317,7 @@ func (d *doctor) reports(ctx context.Context) {
 	records, bad, err := usage.List(d.config.Spool())
 	var waited time.Duration
 	if len(records) > 0 {
-		waited = stored.Age(records[0].End)
+		waited = trusted.Age(records[0].End)
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -41,7 +41,7 @@ func (d *doctor) remains(ctx context.Context) {
 		d.Bad(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
 	case waiting.Slices > 0:
 		d.Bad(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
-	case waiting.Any() && stored.Age(waiting.Oldest) > remainsAge:
+	case waiting.Any() && trusted.Age(waiting.Oldest) > remainsAge:
 		d.Bad(check, "vgpuctl sweep, and see that vgpud runs", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
 	case waiting.Any():
 		d.OK(check, "%s of jobs that have ended; the next sweep takes them away", found)

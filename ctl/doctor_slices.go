@@ -19,8 +19,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // slicesTime bounds the questions to the controller, one for each job on the node.
@@ -51,7 +51,7 @@ func (d *doctor) slices(ctx context.Context) {
 	}
 	differ, changed, unknown, first, remedy := 0, 0, 0, "", ""
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
-		if stored.Age(jobs[job]) < sweep.Grace {
+		if trusted.Age(jobs[job]) < sweep.Grace {
 			continue // its prolog may be at work
 		}
 		says, what, set, err := d.compare(ctx, client, job, held[job])

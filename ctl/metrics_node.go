@@ -12,8 +12,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/tally"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -151,7 +151,7 @@ func addRecords(cfg config.Config, node *metrics.Node) {
 	node.Sources[fromRecords] = err == nil
 	node.Records.Waiting = len(records) + len(bad)
 	if len(records) > 0 {
-		node.Records.OldestSeconds = stored.Age(records[0].End).Seconds()
+		node.Records.OldestSeconds = trusted.Age(records[0].End).Seconds()
 	}
 }
 

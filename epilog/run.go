@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
@@ -74,7 +74,7 @@ func lowerWall(cfg config.Config, job uint32, configPath string) error {
 		return os.Remove(cfg.Run().Wall(job))
 	}
 	// NVML can hang, so nobody waits for it.
-	return errors.Join(err, detached.Start(configPath, "wall", "lower"))
+	return errors.Join(err, installed.Start(configPath, "wall", "lower"))
 }
 
 // released is what there was of a job.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -206,7 +205,7 @@ func (l *looker) keep(path string, every time.Duration) error {
 }
 
 func (l *looker) replace(path string) error {
-	old := func(made time.Time) bool { return stored.Age(made) > time.Minute }
+	old := func(made time.Time) bool { return trusted.Age(made) > time.Minute }
 	for _, left := range trusted.Temporaries(filepath.Dir(path), old, func(name string) bool { return name == filepath.Base(path) }) {
 		_ = os.Remove(left) // by a run that was killed
 	}

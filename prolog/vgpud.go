@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -26,7 +26,7 @@ func (p *prolog) beginVgpud() {
 	if err == nil && runs {
 		return
 	}
-	if err := detached.StartVgpud(p.opts.configPath, p.isUnits()); err != nil {
+	if err := installed.StartVgpud(p.opts.configPath, p.isUnits()); err != nil {
 		p.log.Error("vgpud is not there, and cannot be started", "reason", err)
 	}
 }

@@ -200,7 +200,7 @@ func (r *running) do() error {
 	cmd.Stderr, cmd.Env, cmd.Dir, cmd.WaitDelay = &says, environment(), "/", lateWords
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 	cmd.Cancel = func() error { // the log has it also where the kernel cannot end the command
-		r.n.log.Error("what vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
+		r.n.log.Error("a command that vgpud runs from time to time takes too long, and is ended", "command", r.args[0], "seconds", r.most.Seconds())
 		return unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
 	if err := cmd.Start(); err != nil {

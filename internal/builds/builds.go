@@ -23,7 +23,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -239,7 +238,7 @@ func Sweep(dir rundir.Dir, library string) (removed int, failed error) {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if named[entry.Name()] || err != nil || stored.Age(info.ModTime()) < Grace {
+		if named[entry.Name()] || err != nil || trusted.Age(info.ModTime()) < Grace {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir.Builds(), entry.Name())); err != nil {

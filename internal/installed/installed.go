@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installed finds the programs and libraries of one installation: beside each other where they were built, and in
-// lib/slurm-vgpu, bin and sbin of one prefix where `make install` and the packages put them.
+// lib/slurm-vgpu, bin and sbin of one prefix where `make install` and the packages put them. It starts those for which a prolog or an epilog does not wait.
 package installed
 
 import (

@@ -20,7 +20,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -88,7 +87,7 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 // Claims says whether the job goes before jobs that have waited less. A job that is held or postponed (Idle) has no claim. Neither
 // has a job that could start and did not come, now or MissesAtMost times before: it may still come by itself.
 func (j Job) Claims(now time.Time) bool {
-	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || stored.AgeAt(now, j.Told) < ComesWithin)
+	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || trusted.AgeAt(now, j.Told) < ComesWithin)
 }
 
 // Jobs are those that wait, the longest waiting first, and those that are away.
@@ -108,7 +107,7 @@ func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
 	if len(asked) >= cheap {
 		return jobs.Numbers()
 	}
-	away := slices.DeleteFunc(jobs.away(), func(j Job) bool { return stored.AgeAt(now, j.Away) < AwayUnasked })
+	away := slices.DeleteFunc(jobs.away(), func(j Job) bool { return trusted.AgeAt(now, j.Away) < AwayUnasked })
 	slices.SortStableFunc(away, func(a, b Job) int { return a.Away.Compare(b.Away) })
 	return append(asked, away[:min(len(away), cheap-len(asked))]...).Numbers()
 }
@@ -272,7 +271,7 @@ func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
 	missed, careless := make(map[uint32]int), make(map[uint32]bool)
 	for _, j := range jobs {
 		missed[j.UID] += j.Missed
-		if !j.Told.IsZero() && stored.AgeAt(now, j.Told) >= ComesWithin {
+		if !j.Told.IsZero() && trusted.AgeAt(now, j.Told) >= ComesWithin {
 			missed[j.UID]++
 		}
 		careless[j.UID] = missed[j.UID] > 2*MissesAtMost

@@ -18,7 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -161,7 +161,7 @@ func (w Waker) refresh(jobs Jobs, asked []uint32, standings map[uint32]slurm.Sta
 		case standing.Runs() && slurm.HostlistContains(standing.Nodes, w.Node):
 		case standing.Runs() && job.Barred && (job.IsAway() || jobs.RoomAway(job.UID)):
 			job.Away, job.Told, job.Missed = now, time.Time{}, 0
-		case known || stored.Age(job.Since) > lockWait:
+		case known || trusted.Age(job.Since) > lockWait:
 			if !standing.Runs() && !standing.HasRun() {
 				gone = append(gone, *job)
 			}
@@ -198,7 +198,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 			}
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
 			// The program that was to start the job may have been killed before: its start still lies ahead.
-			unheard := !job.Told.IsZero() && stored.AgeAt(now, job.Told) > lately && standings[job.Job].Reason == "BeginTime"
+			unheard := !job.Told.IsZero() && trusted.AgeAt(now, job.Told) > lately && standings[job.Job].Reason == "BeginTime"
 			if turn.Slices != nil && (job.Told.IsZero() || unheard) && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
 				if unheard {
 					jobs[i].Missed++
@@ -206,7 +206,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				jobs[i].Told = now
 				tell = append(tell, jobs[i])
 			}
-			if turn.Slices == nil && !job.Told.IsZero() && stored.AgeAt(now, job.Told) >= ComesWithin {
+			if turn.Slices == nil && !job.Told.IsZero() && trusted.AgeAt(now, job.Told) >= ComesWithin {
 				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
 				jobs[i].Missed++
 			}
@@ -232,7 +232,7 @@ func (w Waker) tell(ctx context.Context, job Job, standing slurm.Standing) error
 	switch {
 	case standing.State == "COMPLETING":
 		wait.For = settling
-	case stored.Age(job.Last) < lately:
+	case trusted.Age(job.Last) < lately:
 		wait.For = sameSecond
 	}
 	if slurm.HostlistContains(told.Excluded, w.Node) {

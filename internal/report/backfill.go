@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -34,7 +34,7 @@ func (r *Reporter) backfill(ctx context.Context) (more bool, err error) {
 	}
 	stillKnown := 0
 	for _, rec := range records {
-		if stored.Age(rec.End) < r.RetryFor {
+		if trusted.Age(rec.End) < r.RetryFor {
 			known, err := r.Known(ctx, rec.Job)
 			if err != nil { // the next reporter asks again
 				r.Log.Info("it is not known whether slurmctld may write a job's text again", "job", rec.Job, "reason", err)

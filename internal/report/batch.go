@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -82,7 +82,7 @@ func (r *Reporter) decide(rows []Row, rec usage.Record) (Update, result) {
 	switch {
 	case rec.Requeued && rec.Submitted.IsZero():
 		return Update{}, result{outcome: OutcomeRequeued}
-	case errors.Is(err, errNever) && stored.Age(rec.End) > lateRow:
+	case errors.Is(err, errNever) && trusted.Age(rec.End) > lateRow:
 		return Update{}, result{outcome: "not written: " + err.Error()}
 	case err != nil:
 		return Update{}, result{err: err}
@@ -101,7 +101,7 @@ func (r *Reporter) merge(update Update, rec usage.Record) (Update, result) {
 	if Stands(stands, rec) {
 		return update, result{outcome: OutcomeWritten}
 	}
-	if update.Field == FieldAdminComment && stored.Age(update.Row.End) < r.After {
+	if update.Field == FieldAdminComment && trusted.Age(update.Row.End) < r.After {
 		return update, result{err: errEpilogSlurmctld}
 	}
 	if update.Field == FieldExtra {

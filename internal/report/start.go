@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -24,7 +24,7 @@ func Start(cfg config.Config, configPath string) error {
 		return nil
 	}
 	// A spool that cannot be looked at is the reporter's to complain of.
-	if err := detached.Start(configPath, "records", "--flush"); err != nil {
+	if err := installed.Start(configPath, "records", "--flush"); err != nil {
 		return fmt.Errorf("start reporter: %w", err)
 	}
 	return nil

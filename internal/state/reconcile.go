@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // graceTime is how old a slice must be before its job's life is doubted: its prolog may still run,
@@ -33,7 +33,7 @@ func (s Slice) Run() Run { return Run{s.Job, s.Restart} }
 func Doubtful(slices []Slice, live map[uint32]bool, now time.Time) (runs []Run) {
 	seen := make(map[Run]bool)
 	for _, s := range slices {
-		if !live[s.Job] && stored.AgeAt(now, s.Since.Time()) >= graceTime && !seen[s.Run()] {
+		if !live[s.Job] && trusted.AgeAt(now, s.Since.Time()) >= graceTime && !seen[s.Run()] {
 			seen[s.Run()] = true
 			runs = append(runs, s.Run())
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -116,7 +115,7 @@ func (s Sweeper) begin() (*os.File, error) {
 	if err != nil || file == nil {
 		return nil, err
 	}
-	if st, err := file.Stat(); err == nil && st.Size() > 0 && stored.Age(st.ModTime()) < s.Every {
+	if st, err := file.Stat(); err == nil && st.Size() > 0 && trusted.Age(st.ModTime()) < s.Every {
 		file.Close()
 		return nil, nil
 	}
@@ -129,7 +128,7 @@ func (s Sweeper) begin() (*os.File, error) {
 }
 
 // old says of a time whether the grace has passed since.
-func (s Sweeper) old(when time.Time) bool { return stored.Age(when) > s.Grace }
+func (s Sweeper) old(when time.Time) bool { return trusted.Age(when) > s.Grace }
 
 func (s Sweeper) look(old func(time.Time) bool) (found, error) {
 	live, err := slurm.LiveJobs(s.Config.Slurm.SlurmdSpoolDir, s.Node)

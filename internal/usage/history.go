@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // MaxHistory is how many reported records are kept.
@@ -66,7 +66,7 @@ func oldestFirst(folder string) (files []fs.FileInfo, err error) {
 func RemoveTemporaries(spool rundir.Spool) {
 	names, _ := filepath.Glob(filepath.Join(spool.History(), ".*.json*"))
 	for _, path := range names {
-		if info, err := os.Lstat(path); err == nil && stored.Age(info.ModTime()) > time.Minute {
+		if info, err := os.Lstat(path); err == nil && trusted.Age(info.ModTime()) > time.Minute {
 			os.Remove(path)
 		}
 	}

@@ -19,8 +19,8 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
 // floors are the packages of internal/. Each imports only from lower floors, which stand before its own in this list.
 var floors = [][]string{
-	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version", "words"},
-	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
+	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "trusted", "version", "words"},
+	{"channels", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline"},
 	{"builds", "logging", "state", "usage"},
 	{"audit", "jobreport", "launch", "queue", "release", "report", "sitecheck", "tally", "wall"},

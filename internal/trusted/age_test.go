@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package stored_test
+package trusted_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 func TestATimeThatLiesAheadIsOld(t *testing.T) {
@@ -21,10 +21,10 @@ func TestATimeThatLiesAheadIsOld(t *testing.T) {
 		{"a minute ago", now.Add(-time.Minute), time.Minute},
 		{"never", time.Time{}, now.Sub(time.Time{})},
 		{"since now was asked for", now.Add(5 * time.Millisecond), 0},
-		{"a second ahead", now.Add(time.Second), stored.Unknown},
-		{"ten hours ahead", now.Add(10 * time.Hour), stored.Unknown},
+		{"a second ahead", now.Add(time.Second), trusted.UnknownAge},
+		{"ten hours ahead", now.Add(10 * time.Hour), trusted.UnknownAge},
 	} {
-		if got := stored.AgeAt(now, tt.stored); got != tt.want {
+		if got := trusted.AgeAt(now, tt.stored); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

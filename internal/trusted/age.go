@@ -1,26 +1,25 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stored says how old a stored time is. The clock may have been set back since it was written: a time that lies ahead counts
-// as very old, so that work that waits for its age goes on at once, and not when the clock is there.
-package stored
+package trusted
 
 import (
 	"math"
 	"time"
 )
 
-// Unknown is the age of a time that lies ahead.
-const Unknown = time.Duration(math.MaxInt64)
+// UnknownAge is the age of a time that lies ahead, as the clock may have been set back since it was written. It counts as very old, so that work that waits for
+// its age goes on at once, and not when the clock is there.
+const UnknownAge = time.Duration(math.MaxInt64)
 
 // meanwhile is how much later than now a time may be that was stored since now was asked for.
 const meanwhile = time.Second
 
-// AgeAt is how long before now a stored time was.
+// AgeAt is how long before now a time was that a file has.
 func AgeAt(now, when time.Time) time.Duration {
 	switch age := now.Sub(when); {
 	case age <= -meanwhile:
-		return Unknown
+		return UnknownAge
 	default:
 		return max(0, age)
 	}

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detached starts programs from an epilog or a prolog, which do not wait for them.
-package detached
+package installed
 
 import (
 	"errors"
@@ -13,13 +12,11 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 )
 
-// Start starts a vgpuctl with the configuration of its caller, for this node.
+// Start starts a vgpuctl with the configuration of its caller, for this node. Its caller, a prolog or an epilog, does not wait for it.
 func Start(configPath string, args ...string) error {
-	path, err := installed.Find("vgpuctl")
+	path, err := Find("vgpuctl")
 	if err != nil {
 		return err
 	}
@@ -36,7 +33,7 @@ func StartVgpud(configPath string, isUnits bool) error {
 	if _, err := os.Stat(systemdRun); err == nil && isUnits {
 		return begin(systemctl(), "start", "--no-block", vgpudUnit)
 	}
-	path, err := installed.Find("vgpud")
+	path, err := Find("vgpud")
 	if err != nil {
 		return err
 	}
