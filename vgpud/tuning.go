@@ -20,6 +20,8 @@ const (
 	shortestLife = 500 * time.Millisecond
 	// A worker ends within this time, or is killed. Wrong, small: the supervisor has to let programs go; large: vgpud ends late.
 	endsWithin = 500 * time.Millisecond
+	// The same before it reads its configuration again, or is replaced. Wrong, small: on a busy node another worker begins; large: a hung one reads it late.
+	readsWithin = 10 * time.Second
 	// How often the supervisor takes note that the worker still does the same. Wrong, small: each word wakes it; large: systemd takes it for one that hangs.
 	sentEach = 250 * time.Millisecond
 	// For a word that is there although the supervisor was late. Wrong, small: a worker on a busy node is replaced.

@@ -17,11 +17,11 @@ import (
 )
 
 // await waits for the end of a loop that is to end. A loop that hangs is not waited for: the programs that it holds are let go beside it.
-func (n node) await(ended <-chan error) error {
+func (n node) await(ended <-chan error, within time.Duration) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(endsWithin / 2):
+	case <-time.After(within):
 		return errors.Join(errors.New("the loop does not end"), undo(n))
 	}
 }
@@ -51,15 +51,18 @@ func work(n node) int {
 		var err error
 		select {
 		case sig := <-signals:
-			again = sig == unix.SIGHUP
+			within := endsWithin / 2
+			if again = sig == unix.SIGHUP; again {
+				within = readsWithin
+			}
 			close(stop)
-			err = n.await(ended)
+			err = n.await(ended, within)
 		case <-gone:
 			close(stop)
-			err = n.await(ended)
+			err = n.await(ended, endsWithin/2)
 		case <-replaced:
 			close(stop)
-			if err = n.await(ended); err == nil {
+			if err = n.await(ended, readsWithin); err == nil {
 				return exitReplaced
 			}
 		case err = <-ended:
