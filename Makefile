@@ -242,7 +242,7 @@ INSTALLED = \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl $(BUILD)/vgpu-exporter) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres $(BUILD)/vgpud) \
-	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
+	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_sizes.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0755,$(share),packaging/site-report.sh) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \

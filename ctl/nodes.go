@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -38,6 +40,8 @@ type clusterNode struct {
 	FitsMiB   int64 `json:"fits_mib"`
 	MayFitMiB int64 `json:"may_fit_mib"`
 	Waiting   int   `json:"waiting"` // jobs in the queue of one of its partitions
+	// Sizes is how many more slices of each named size the node's counts admit, at most.
+	Sizes map[string]int `json:"sizes,omitempty"`
 }
 
 const nodesText = `Show the nodes of the cluster that have slices, with their granted and their free room as the controller
@@ -47,7 +51,10 @@ VGPU, MEM MiB and CORES are granted/all. FREE is what is left in MiB on all GPUs
 FITS how large a slice may be: the controller counts by node and not by GPU, so one of the first size fits
 for sure, one of more than the second does not, and between them the prolog decides. That holds for GPUs of
 one size, of which none is lost or draining; vgpuctl status on the node itself shows each GPU. WAIT are jobs
-in the queues of the node's partitions that ask for slices, an array counted once.`
+in the queues of the node's partitions that ask for slices, an array counted once.
+
+Where config.yaml of this host has sizes, a second table has how many more slices of each the node's counts admit:
+so many at most, and fewer where slices lie badly on its GPUs. A share is of the cluster's largest GPU.`
 
 func nodesCommand(o *options) *cobra.Command {
 	var asJSON bool
@@ -101,7 +108,42 @@ func readCluster(ctx context.Context, cfg config.Config) (clusterStatus, error) 
 		}
 		status.Nodes = append(status.Nodes, node)
 	}
+	status.countSizes(cfg)
 	return status, nil
+}
+
+// countSizes says how many of each named size the nodes have room for.
+func (c clusterStatus) countSizes(cfg config.Config) {
+	largest := int64(0) // as job_submit.lua takes a share
+	for _, n := range c.Nodes {
+		if n.GPUs > 0 {
+			largest = max(largest, int64(math.Round(float64(n.Has.MemMiB)/float64(n.GPUs)/cfg.MemOvercommit)))
+		}
+	}
+	for i, n := range c.Nodes {
+		for _, size := range cfg.NamedSizes() {
+			if c.Nodes[i].Sizes == nil {
+				c.Nodes[i].Sizes = map[string]int{}
+			}
+			count := 0
+			if n.GPUs > 0 && takesJobs(n.State) {
+				count = fitsOf(request.Entitlement{Slices: 1, MemMiB: size.Mem.OfGPU(largest), SMPercent: size.SMPercent}, n.Has, n.Free, n.GPUs)
+			}
+			c.Nodes[i].Sizes[size.Name] = count
+		}
+	}
+}
+
+// fitsOf is how many more of a slice a node's counts admit, of which no GPU can hold more than it has.
+func fitsOf(slice, has, free request.Entitlement, gpus int) int {
+	most := int64(free.Slices)
+	if slice.MemMiB > 0 {
+		most = min(most, free.MemMiB/slice.MemMiB, int64(gpus)*(has.MemMiB/int64(gpus)/slice.MemMiB))
+	}
+	if slice.SMPercent > 0 {
+		most = min(most, int64(free.SMPercent/slice.SMPercent), int64(gpus*(100/slice.SMPercent)))
+	}
+	return int(most)
 }
 
 func clusterNodeOf(n slurm.Node) clusterNode {
@@ -161,6 +203,18 @@ func printCluster(out io.Writer, status clusterStatus) {
 	table.Flush()
 	if status.Waiting > 0 {
 		fmt.Fprintf(out, "\n%s for slices\n", waitText(status.Waiting))
+	}
+	if names := slices.Sorted(maps.Keys(status.Nodes[0].Sizes)); len(names) > 0 {
+		fmt.Fprintln(out, "\nof each size fit at most:")
+		fmt.Fprintln(table, "NODE\t"+strings.Join(names, "\t"))
+		for _, n := range status.Nodes {
+			fmt.Fprint(table, n.Node)
+			for _, name := range names {
+				fmt.Fprintf(table, "\t%d", n.Sizes[name])
+			}
+			fmt.Fprintln(table)
+		}
+		table.Flush()
 	}
 }
 

@@ -2,7 +2,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Optional comfort on login nodes, beside slurm.conf, which says CliFilterPlugins=lua: a misspelt
--- --gres is refused before it is sent. job_submit.lua refuses the same, so nothing depends on this.
+-- --gres is refused before it is sent, as job_submit.lua does, and srun takes sizes, by a copy of /etc/slurm-vgpu/cluster.lua here.
 
 local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")
 

@@ -58,6 +58,9 @@ func lineCommands(o *options) []*cobra.Command {
 					if n.counts().Slices == 0 {
 						return errNoGPU
 					}
+					if err := noTypes(asWritten, n.inventory); err != nil {
+						return err
+					}
 				}
 				write(command.OutOrStdout(), n)
 				return nil
@@ -73,6 +76,7 @@ func lineCommands(o *options) []*cobra.Command {
 		"One entry of the table per kind of node: join the names of equal nodes in one entry,\nn[1-4], and put the file on the controller as /etc/slurm-vgpu/cluster.lua.", true, printCluster)
 	cluster.Aliases = []string{"cluster"}
 	return []*cobra.Command{
+		sizesCommand(o),
 		command("gres.conf", "Print this node's lines for gres.conf", "The same file may hold the lines of all nodes.", true, printGresConf),
 		command("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already. Gres= goes into the line of the node that is there,\nand its own line here is a comment: Slurm takes one line for a node.", true, printSlurmConf),
 		command("plugstack.conf", "Print the line for plugstack.conf", "It is needed on nodes and wherever sbatch, srun and salloc run.", false, printPlugstack),
@@ -177,11 +181,11 @@ func printCluster(out io.Writer, n node) {
 return {
 	slices_per_gpu = %d,
 	latency = %s,
-	nodes = {
+%s	nodes = {
 		{ names = %q, gpus = %d, mem_mib = %d, type = %q%s },
 	},
 }
-`, n.config.SlicesPerGPU, latencyTable(n.config), n.name, gpus, largest.MemMiB, largest.Type, shards)
+`, n.config.SlicesPerGPU, latencyTable(n.config), sizesTable(n.config), n.name, gpus, largest.MemMiB, largest.Type, shards)
 }
 
 // latencyTable is who may have --vgpu-priority=latency.

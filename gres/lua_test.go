@@ -21,7 +21,7 @@ func TestLua(t *testing.T) {
 			if err != nil {
 				t.Skipf("%s is not installed", lua)
 			}
-			for _, script := range []string{"vgpu_test.lua", "vgpu_whole_test.lua", "vgpu_shards_test.lua", "vgpu_priority_test.lua"} {
+			for _, script := range []string{"vgpu_test.lua", "vgpu_whole_test.lua", "vgpu_shards_test.lua", "vgpu_sizes_test.lua", "vgpu_priority_test.lua"} {
 				out, err := exec.Command(path, script, t.TempDir()).CombinedOutput()
 				if err != nil {
 					t.Errorf("%s: %v:\n%s", script, err, out)

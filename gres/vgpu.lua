@@ -22,6 +22,7 @@ local parse = dofile(here .. "vgpu_parse.lua")
 local whole = dofile(here .. "vgpu_whole.lua")
 local shards = dofile(here .. "vgpu_shards.lua")
 local priority = dofile(here .. "vgpu_priority.lua")
+local sizes = dofile(here .. "vgpu_sizes.lua")
 local table_of = dofile(here .. "vgpu_table.lua")
 local refuse = parse.refuse
 
@@ -79,7 +80,7 @@ local function settle_mem(got, request, defaults, name, tab, rows)
 	local each = want and want.mib
 	if want and want.percent then
 		if not tab then refuse("%s: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000", name("mem")) end
-		each = math.max(1, math.floor(want.percent * table_of.most(rows, "mem_mib").mem_mib / 100))
+		each = table_of.share(rows, want.percent)
 	end
 	if got.gpumem then
 		local given = math.floor(got.gpumem / n)
@@ -154,14 +155,14 @@ local function settle(got, request, defaults, name, on)
 	end
 	got.typed.vgpu = got.typed.vgpu or got.typed.gpumem
 	if on then refuse_picking(got, request, defaults, name) end
-	local tab = cluster()
-	local filter = request.gpu or defaults.gpu
+	local tab, filter = cluster(), request.gpu or defaults.gpu
 	local groups, rows, admits = {}, {}, ""
 	if tab then
 		groups, rows = table_of.groups(shards.rows(tab, on), filter)
 		if filter then admits = " that " .. name("gpu") .. " admits" end
 		if #rows == 0 then refuse("%s: this cluster has no such GPU: its types are %s", name("gpu"), table_of.types(tab)) end
 	end
+	if got.size then sizes.settle(got, request, name, tab, rows, table_of, parse) end
 	local mem_name = got.typed.gpumem
 	settle_cores(got, request, defaults, name)
 	local each, share = settle_mem(got, request, defaults, name, tab, rows)
@@ -276,8 +277,8 @@ local function submit(job_desc)
 		refuse("--exclusive: Slurm gives such a job every GPU of its nodes, and finds no shards beside them: leave it out, or ask for --gpus=1")
 	end
 	local got = parse.gres(job_desc.gres, "--gres", on)
-	got.mem_first = overrides_share(got, request, defaults)
 	local hopeless = settle(got, request, defaults, name, on)
+	got.mem_first = overrides_share(got, request, defaults)
 	if (request.priority or defaults.priority) == "latency" then
 		priority.check(job_desc, (cluster() or {}).latency, got.gpucores, name("priority"), parse)
 	end
@@ -296,7 +297,7 @@ local function hold_to_options(got, request, name)
 	local each, mem, tab = math.floor(got.gpumem / got.vgpu), request.mem or {}, cluster()
 	local most_mib = mem.mib
 	if mem.percent and tab then
-		most_mib = math.max(1, math.floor(mem.percent * table_of.most(tab.nodes, "mem_mib").mem_mib / 100))
+		most_mib = table_of.share(tab.nodes, mem.percent)
 	end
 	if most_mib and each > most_mib then
 		refuse("%s: the job was submitted with %s, which holds each slice to %d MiB: the most is gpumem:%d", got.typed.gpumem or got.typed.vgpu, name("mem"), most_mib, got.vgpu * most_mib)
@@ -374,11 +375,12 @@ local function refuse_whole_gpus(options)
 	end
 end
 
--- The spelling of --gres. A step of a job with shards needs some itself, or it may open no GPU; job_submit does not see steps.
+-- The spelling of --gres. Each srun makes a step of it, unseen by job_submit: here it gets numbers for a size, and shards, or may open no GPU.
 local function filter_gres(options)
-	local of_job = os.getenv("SLURM_SHARDS_ON_NODE")
-	local in_job = options["type"] == "srun" and os.getenv("SLURM_JOB_ID") and (of_job or vgpu.shards == true)
+	local of_job, srun = os.getenv("SLURM_SHARDS_ON_NODE"), options["type"] == "srun"
+	local in_job = srun and os.getenv("SLURM_JOB_ID") and (of_job or vgpu.shards == true)
 	local got = parse.gres(options["gres"], "--gres", in_job)
+	if srun and got.size then options["gres"] = sizes.of_srun(got, options["spank"], cluster(), table_of, parse) end
 	local n = in_job and shards.of_step(got, of_job)
 	if n then options["gres"] = string.format("%s,shard:%d", parse.bare(options["gres"]), n) end
 end

@@ -67,7 +67,7 @@ end
 
 -- Long runs of what some pattern repeats, between what leads up to it and what makes it fail at the end.
 local runs = { " ", "\t", "\n", ":", ",", "=", ";", "0", "9", "1.", ".", "a", "a1", "_", "-", "!", "%", "[", "]", "(", ")", "a ", " a", "1,", ", ", " ,", ": ", "gres:", "gres/", "vgpu:", "vgpu:1,", "vgpu,", "mem=", "mem=1;", "!a,", "x=" }
-local heads = { "", "vgpu:1,", "vgpu:", "vgpu:a", "vgpu:1", "gpumem:", "gpumem:3000", "vgpu:1,gpumem:3000", "gres:vgpu:1,x", "mem=", "mem=1", "cores=", "gpu=", "uuid=", "gpu=a" }
+local heads = { "", "vgpu:1,", "vgpu:", "vgpu:a", "vgpu:half:", "vgpu:1", "gpumem:", "gpumem:3000", "vgpu:1,gpumem:3000", "gres:vgpu:1,x", "mem=", "mem=1", "cores=", "gpu=", "uuid=", "gpu=a" }
 local tails = { "", "x", "%", " x", ":1", ",vgpu:1", ";", "\0" }
 
 local function long(head, run, length, tail)

@@ -121,16 +121,14 @@ local function parse_mem(typed, value)
 	refuse("%s: want the MiB of all slices together as a number, as in gpumem:3000", typed)
 end
 
+-- A count of slices, and the name behind vgpu, which may be a size's.
 local function parse_count(typed, value)
 	if value == nil then return 1 end
-	local n = number(value)
-	if n and n > 0 and n <= max_slices then return n end
+	local name, count = value:match("^(%w[%w_.-]*)[:=](%d+)$")
+	name = name or value:match("^%a[%w_.-]*$")
+	local n = number(name and (count or "1") or value)
+	if n and n > 0 and n <= max_slices then return n, name end
 	if n == 0 then refuse("%s: that is no slice: ask for one or more, as in vgpu:1, or leave it out", typed) end
-	local gpu_type, count = value:match("^(%w[%w_.-]*)[:=](%d+)$")
-	gpu_type = gpu_type or value:match("^%a[%w_.-]*$")
-	if gpu_type then
-		refuse("%s: vgpu has no types: use --gres=vgpu:%s --vgpu-gpu=%s", typed, shorten(count or "1"), shorten(gpu_type))
-	end
 	refuse("%s: want a number of slices from 1, as in vgpu:2", typed)
 end
 
@@ -148,9 +146,9 @@ end
 
 local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores, shard = parse_shard }
 
--- The counts in the GRES: {vgpu=, gpumem=, gpucores=, typed={}, items={}, mem_first=}; typed is for messages. mem_first:
--- gpumem stands before vgpu, which is how the node learns that it was typed (parse.render). With shards, shard:3000 alone is
--- gpumem:3000.
+-- The counts in the GRES: {vgpu=, gpumem=, gpucores=, size=, typed={}, items={}, mem_first=}; typed is for messages. size: the name in
+-- vgpu:half:1 (vgpu_sizes.lua). mem_first: gpumem stands before vgpu, which is how the node learns that it was typed (parse.render).
+-- With shards, shard:3000 alone is gpumem:3000.
 function parse.gres(text, option, shards)
 	text = tostring(text or "")
 	bound(text, option)
@@ -160,7 +158,9 @@ function parse.gres(text, option, shards)
 		if known[item.name] then
 			local typed = option .. "=" .. shorten(item.text)
 			if got[item.name] then refuse("%s: %s is given twice", typed, item.name) end
-			got[item.name] = parsers[item.name](typed, item.value)
+			local name
+			got[item.name], name = parsers[item.name](typed, item.value)
+			got.size = got.size or name
 			got.typed[item.name] = typed
 			if item.name == "vgpu" then got.mem_first = got.gpumem ~= nil end
 		end
@@ -212,6 +212,8 @@ local readers = {
 	uuids = function(value) return value:match("^[%w,!-]+$") end,
 	choice = function(value, values) return values[value] and value end,
 }
+
+parse.readers, parse.max_bytes = readers, max_bytes
 
 local rows = {}
 for _, row in ipairs(parse.keys) do rows[row.name] = row end

@@ -5,6 +5,28 @@
 
 local table_of = {}
 
+local function is(number, most) return type(number) == "number" and number > 0 and number <= most end
+
+-- Why the sizes of a table are none; nil if they are. "A type's name" would be read in two ways.
+local function wrong_sizes(got)
+	if got.sizes ~= nil and type(got.sizes) ~= "table" then return "sizes is no table" end
+	for name, size in pairs(got.sizes or {}) do
+		local known = { mem_mib = 2 ^ 34, mem_percent = 100, cores = 100 }
+		if type(name) ~= "string" or not name:find("^%l[%l%d-]*$") or type(size) ~= "table" then
+			return string.format("sizes[%q] is no size with a name of small letters", tostring(name))
+		end
+		for key, value in pairs(size) do
+			local whole = key == "mem_percent" or type(value) == "number" and value % 1 == 0
+			if not known[key] or not whole or not is(value, known[key]) and not (key == "cores" and value == 0) then
+				return string.format("sizes[%q].%s is not mem_mib, mem_percent or cores, or not within their bounds", name, tostring(key))
+			end
+		end
+		for _, node in ipairs(got.nodes) do
+			if node.type:lower() == name then return string.format("sizes[%q]: a type of GPU is called so", name) end
+		end
+	end
+end
+
 -- Reads the table without running anything but it; nil and why if it is none.
 function table_of.load(text)
 	if text:byte(1) == 27 then return nil, "it is bytecode" end
@@ -37,6 +59,8 @@ function table_of.load(text)
 		if node.shards ~= nil and (type(node.shards) ~= "number" or node.shards < 1) then return nil, string.format("nodes[%d].shards is no number from 1", i) end
 		if node.gpus < 1 or node.mem_mib < 1 then return nil, string.format("nodes[%d] has no GPU or no memory", i) end
 	end
+	local wrong = wrong_sizes(got)
+	if wrong then return nil, wrong end
 	return got
 end
 
@@ -72,6 +96,19 @@ function table_of.most(list, key)
 		if not best or entry[key] > best[key] then best = entry end
 	end
 	return best
+end
+
+-- Whether a type of GPU is in the table.
+function table_of.has_type(tab, name)
+	for _, row in ipairs(tab and tab.nodes or {}) do
+		if row.type:lower() == name:lower() then return true end
+	end
+	return false
+end
+
+-- A share of the largest GPU, in MiB.
+function table_of.share(rows, percent)
+	return math.max(1, math.floor(percent * table_of.most(rows, "mem_mib").mem_mib / 100))
 end
 
 return table_of

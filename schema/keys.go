@@ -109,7 +109,7 @@ func tagOf(k config.Key) string {
 	switch usual := k.Default(); usual {
 	case "":
 		return fmt.Sprintf(`.BR %s " (%s; default " """""" )`, dashes(k.Name), k.Type)
-	case "[]":
+	case "[]", "{}":
 		return fmt.Sprintf(`.BR %s " (%s; default empty)"`, dashes(k.Name), k.Type)
 	default:
 		return fmt.Sprintf(`.BR %s " (%s; default " %s )`, dashes(k.Name), k.Type, dashes(usual))

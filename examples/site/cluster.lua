@@ -6,6 +6,11 @@
 return {
 	slices_per_gpu = 10,
 	latency = { qos = {}, partitions = {} }, -- nobody has --vgpu-priority=latency; or qos = { "rt" }
+	sizes = {
+		["half"] = { mem_percent = 50, cores = 50 },
+		["quarter"] = { mem_percent = 25, cores = 25 },
+		["small"] = { mem_mib = 8192 },
+	},
 	nodes = {
 		{ names = "n[1-4]", gpus = 8, mem_mib = 143771, type = "h200" },
 	},

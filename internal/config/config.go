@@ -69,6 +69,7 @@ type Config struct {
 	OnNoFit        string
 	MaxRequeues    int
 	SlicesPerGPU   int
+	Sizes          map[string]map[string]any // as written; NamedSizes reads them
 	MemOvercommit  float64
 	Place          request.Place
 	Policy         request.Policy

@@ -43,6 +43,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	want := Config{
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
+		Sizes: map[string]map[string]any{"half": {"mem": "50%", "cores": 50}, "a-2": {"mem": "8G"}},
 		Place: request.PlaceSpread, Policy: request.PolicyElastic, Cheaters: "kill",
 		LatencyQOS: []string{"rt", "inference"}, LatencyPartitions: []string{"*"}, LatencyPerGPU: 2, LatencyBurst: 100 * time.Millisecond, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
 		SlurmGPUs: []int{0, 3}, ShardsSaid: true, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",

@@ -22,6 +22,16 @@ var placeKeys = []Key{
 		kind: whole(func(c *Config) *int { return &c.SlicesPerGPU }, 10, 1, MaxSlicesPerGPU),
 	},
 	{
+		Name: "sizes", Section: "Placement", Example: "{half: {mem: 50%, cores: 50}, quarter: {mem: 25%, cores: 25}, small: {mem: 8G}}",
+		Meaning: []string{
+			"Names for slices: users write `--gres=vgpu:half:1`. Values of `mem` and `cores` are those of `--vgpu-mem` and `--vgpu-cores`.",
+			"A name has small letters, digits and `-`, begins with a letter, and is no type of GPU. A share is of the largest GPU that the job may come to. " +
+				"`vgpu-gres sizes` prints a set; `vgpu-gres cluster.lua` prints the sizes for `job_submit.lua`, by which alone users have them. `vgpuctl nodes` shows how many fit.",
+		},
+		kind: of(func(c *Config) *map[string]map[string]any { return &c.Sizes }, nil, "names of slices",
+			"at most 32 names of small letters, digits and -, each with mem or cores as --vgpu-mem and --vgpu-cores take them: {half: {mem: 50%, cores: 50}}", areSizes),
+	},
+	{
 		Name: "mem_overcommit", Section: "Placement",
 		Meaning: []string{
 			"The slices of a GPU may together have so many times the memory that it has. 1.5: half as much again.",

@@ -69,6 +69,8 @@ func (k Key) text(c *Config) string {
 		return inWords(v)
 	case float64:
 		return typed(v)
+	case map[string]map[string]any:
+		return inBraces(v)
 	case []string, []int, []device.UUID:
 		return strings.ReplaceAll(fmt.Sprint(v), " ", ", ")
 	default:

@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"reflect"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,16 +127,37 @@ func typed(value any) string {
 			each[i] = typed(v[i])
 		}
 		return "[" + strings.Join(each, ", ") + "]"
+	case map[string]any:
+		return inBraces(v)
 	}
 	return fmt.Sprint(value)
+}
+
+func inBraces[T any](values map[string]T) string {
+	var each []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		each = append(each, name+": "+typed(values[name]))
+	}
+	return "{" + strings.Join(each, ", ") + "}"
+}
+
+// ofKeys are the names in a file; what is below a key is a part of its value.
+func ofKeys(names []string) []string {
+	for i, name := range names {
+		for _, key := range keys {
+			if strings.HasPrefix(name, key.Name+".") {
+				names[i] = key.Name
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // apply decodes key by key, so that one wrong key costs no other one its value.
 func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 	var problems []*Problem
-	given := v.AllKeys()
-	sort.Strings(given)
-	for _, name := range given {
+	for _, name := range ofKeys(v.AllKeys()) {
 		key, known := keyByName(name)
 		if v.Get(name) == nil && (known || isSection(name)) {
 			continue // `key:` with nothing behind it
