@@ -98,8 +98,8 @@ func Find(dir rundir.Dir, library string) (string, error) {
 		return "", err
 	}
 	defer b.close()
-	if err := trust(dir.Builds()); err != nil {
-		return "", err
+	if err := trusted.Folder(dir.Builds()); err != nil {
+		return "", fmt.Errorf("keep the library of jobs: %w", err)
 	}
 	now := time.Now()
 	return filepath.Join(b.folder(dir), filepath.Base(library)), os.Chtimes(b.folder(dir), now, now)
@@ -182,8 +182,8 @@ func Prepare(dir rundir.Dir) error {
 	if err := os.Mkdir(dir.Builds(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := trust(dir.Builds()); err != nil {
-		return err
+	if err := trusted.Folder(dir.Builds()); err != nil {
+		return fmt.Errorf("keep the library of jobs: %w", err)
 	}
 	var folder, above unix.Stat_t
 	if err := errors.Join(unix.Lstat(dir.Builds(), &folder), unix.Lstat(string(dir), &above)); err != nil {
@@ -208,18 +208,6 @@ func Prepare(dir rundir.Dir) error {
 		return fmt.Errorf("nothing may be loaded from %s: it is mounted noexec", dir.Builds())
 	}
 	return os.Chmod(dir.Builds(), 0o755) // slurmd's umask must not shut jobs out
-}
-
-// trust refuses a folder that another than root can change.
-func trust(folder string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(folder, &st); err != nil {
-		return &os.PathError{Op: "stat", Path: folder, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 || st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("keep what jobs are started with in %s: %w", folder, trusted.ErrUntrusted)
-	}
-	return nil
 }
 
 // Sweep removes the builds that no grant names, but the installed one, which the next job takes. The caller holds the lock of the

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -287,19 +286,7 @@ func makeDir(dir string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return &os.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s is not a directory", dir)
-	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):
-		return fmt.Errorf("%s belongs to uid %d", dir, st.Uid)
-	case st.Mode&0o022 != 0:
-		return fmt.Errorf("%s has mode %#o, others can write there", dir, st.Mode&0o7777)
-	}
-	return nil
+	return trusted.Folder(dir)
 }
 
 // clearJobs removes the folders of all jobs: after a reboot none of them runs.
