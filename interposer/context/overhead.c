@@ -47,7 +47,7 @@ static bool free_now(uint64_t *bytes)
 }
 
 /* The driver's figure of this process's use. Where the driver cannot be queried at all, the guess goes. */
-static bool ask_driver(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
+static bool ask_nvml(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 {
 	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 	bool comes = vgpu_report_is_coming(p); /* before it may have come, so that it is asked then */
@@ -83,7 +83,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 		SET(overhead->allocated_bytes, before);
 		SET(overhead->managed_bytes, managed);
 	}
-	if (!ask_driver(p, device, &reported))
+	if (!ask_nvml(p, device, &reported))
 		return true;
 	after = allocated(p, device, &may_take_after);
 	managed_after = vgpu_blocks_managed_bytes(p, device);
@@ -366,7 +366,7 @@ void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t 
 bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
-	bool answered = ask_driver(p, device, &reported);
+	bool answered = ask_nvml(p, device, &reported);
 	bool later = !answered && vgpu_report_is_coming(p);
 	uint64_t others = came(p, device, bytes, !answered && !later, later);
 	bool fits = !answered || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false,
