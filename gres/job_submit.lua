@@ -6,7 +6,7 @@
 
 local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")
 vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua" -- printed by vgpu-gres; missing: no sizes are checked
-vgpu.whole_gpus = false -- true: --gpus, --gres=gpu:N and the like are GPUs that slurm-vgpu places; "refuse": there are none
+vgpu.whole_gpus = nil -- true: --gpus, --gres=gpu:N and the like are GPUs that slurm-vgpu places; "refuse": there are none; nil: as cluster.lua says
 vgpu.shards = nil -- nil: Slurm picks the GPUs by shards where cluster.lua says so; true, false, or a function of the job
 
 function slurm_job_submit(job_desc, part_list, submit_uid)

@@ -32,6 +32,11 @@ func (n node) counts() sitecheck.Counts {
 	return sitecheck.CountsOf(n.inventory, n.config.SlicesPerGPU, n.config.MemOvercommit)
 }
 
+// withoutGPUs says that Slurm has none of the node's GPUs as gres/gpu.
+func (n node) withoutGPUs() bool {
+	return !n.config.WholeGPUs && !n.by.shards && len(n.config.SlurmGPUs) == 0
+}
+
 var errNoGPU = errors.New("this node has no GPU that can be used; `vgpu-gres inventory` says why")
 
 func lineCommands(o *options) []*cobra.Command {
@@ -108,20 +113,23 @@ NodeName=%[1]s Name=gpucores Count=%[6]d Flags=CountOnly
 }
 
 func printSlurmConf(out io.Writer, n node) {
-	types, gpus, refuse := "", "", "# whole_gpus = \"refuse\" in job_submit.lua needs gpu in it as well, or Slurm's commands do not ask the script about --gpus.\n"
+	types, gpus, gpu := "gpu,", "", ""
+	if n.withoutGPUs() {
+		gpu = "# gpu is for job_submit.lua, which says what to write instead of --gpus: without it Slurm's commands do not call the script.\n"
+	}
 	if len(n.config.SlurmGPUs) > 0 {
-		types, refuse = "gpu,", "# slurm_gpus: Name=gpu of gres.conf and gpu:TYPE:N in Gres= are the site's to write, of Slurm's own GPUs.\n"
+		gpu = "# slurm_gpus: Name=gpu of gres.conf and gpu:TYPE:N in Gres= are the site's to write, of Slurm's own GPUs.\n"
 	}
 	if n.config.WholeGPUs {
-		types, gpus, refuse = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+",", ""
+		gpus = sitecheck.WholeGPUCounts(n.inventory) + ","
 	}
 	if n.by.shards {
-		types, gpus, refuse = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+",", ""
+		types, gpus = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+","
 	}
 	fmt.Fprintf(out, `%s# A setting that stands in slurm.conf already is changed there: of two lines Slurm takes the last alone.
 # The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
-GresTypes=%svgpu,gpumem,gpucores
-%s# Slurm takes one line for a node. Add Gres= to the one that is there:
+%sGresTypes=%svgpu,gpumem,gpucores
+# Slurm takes one line for a node. Add Gres= to the one that is there:
 #NodeName=%s Gres=%s%s
 
 # Nodes are shared by what jobs ask for.
@@ -135,7 +143,7 @@ Epilog=%s
 # Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
 JobSubmitPlugins=lua
 
-`, n.by.comment(), types, refuse, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
+`, n.by.comment(), gpu, types, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
 	printAccounting(out, n)
 }
 
@@ -172,7 +180,10 @@ func printCluster(out io.Writer, n node) {
 			largest = gpu
 		}
 	}
-	shards := ""
+	shards, gpu := "", ""
+	if n.withoutGPUs() && sitecheck.NoWholeGPUs(sitecheck.DefaultSlurmConf()) {
+		gpu = "\tgres_gpu = false, -- no node has any: a job that asks for --gpus is refused with what to write instead\n"
+	}
 	if n.by.shards {
 		shards = fmt.Sprintf(", shards = %d", largest.GrantableMiB(n.config.MemOvercommit))
 	}
@@ -181,11 +192,11 @@ func printCluster(out io.Writer, n node) {
 return {
 	slices_per_gpu = %d,
 	latency = %s,
-%s	nodes = {
+%s%s	nodes = {
 		{ names = %q, gpus = %d, mem_mib = %d, type = %q%s },
 	},
 }
-`, n.config.SlicesPerGPU, latencyTable(n.config), sizesTable(n.config), n.name, gpus, largest.MemMiB, largest.Type, shards)
+`, n.config.SlicesPerGPU, latencyTable(n.config), gpu, sizesTable(n.config), n.name, gpus, largest.MemMiB, largest.Type, shards)
 }
 
 // latencyTable is who may have --vgpu-priority=latency.

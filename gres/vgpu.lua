@@ -32,8 +32,9 @@ local vgpu = {}
 vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
 
 -- Whether gres/gpu are GPUs that the prolog places beside slices, as the nodes' config.yaml says (whole_gpus): true, false (they are
--- none of our business), "refuse" (there are none: say what to write instead), or a function of the job that says it.
-vgpu.whole_gpus = false
+-- none of our business), "refuse" (there are none: say what to write instead), nil ("refuse" where the table says that no node has any,
+-- else false), or a function of the job that says it.
+vgpu.whole_gpus = nil
 
 -- Whether Slurm picks the GPUs, by shards, as the nodes' config.yaml says (shards): true, false, nil (as the table says of its
 -- nodes), or a function of the job that says it.
@@ -215,10 +216,12 @@ local function overrides_share(got, request, defaults)
 	return got.typed.gpumem ~= nil and not request.mem and defaults.mem ~= nil and defaults.mem.percent ~= nil
 end
 
--- The site's rule for whole GPUs of a job.
+-- The site's rule for whole GPUs of a job. Only a job that asks for some costs a look into the table.
 local function whole_gpus_of(job)
-	if type(vgpu.whole_gpus) == "function" then return vgpu.whole_gpus(job) end
-	return vgpu.whole_gpus
+	local on = vgpu.whole_gpus
+	if type(on) == "function" then on = on(job) end
+	if on == nil then return whole.option(job) and (cluster() or {}).gres_gpu == false and "refuse" end
+	return on
 end
 
 -- Whether Slurm picks the GPUs of a job by shards.
@@ -239,8 +242,7 @@ local function has_whole_gpus(job_desc, option, on)
 	if not on then return false end
 	whole.bound(job_desc, option, parse.bound)
 	if on == "refuse" then
-		local typed = whole.option(job_desc)
-		if typed then refuse("%s: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100%% --vgpu-cores=100 for GPUs to oneself", typed) end
+		whole.refuse(job_desc, parse.mentions(job_desc.gres, option), parse)
 		return false
 	end
 	local ours = parse.mentions(job_desc.gres, option)
@@ -273,6 +275,7 @@ local function submit(job_desc)
 		return
 	end
 	refuse_imitations(job_desc)
+	if not whole.option(job_desc) then whole.refuse_by_gpu(job_desc, asked, parse) end
 	if on and job_desc.shared == 0 then -- seen with 24.11.5
 		refuse("--exclusive: Slurm gives such a job every GPU of its nodes, and finds no shards beside them: leave it out, or ask for --gpus=1")
 	end
@@ -362,19 +365,6 @@ function vgpu.job_modify(job_desc, job_rec, part_list, modify_uid)
 	return guard(slurm.log_user, modify, job_desc, job_rec)
 end
 
--- Where no node has gres/gpu, sbatch and srun refuse these with a text that does not say what to do.
-local function refuse_whole_gpus(options)
-	local spank = options["spank"]
-	for option, value in pairs(spank and spank["vgpu"] or {}) do
-		for _, whole in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "ntasks-per-gpu" }) do
-			local count = tostring(options[whole] or "")
-			if value ~= "unset" and count ~= "" and count ~= "-2" then -- as Slurm says that a number is not set
-				refuse("--%s=%s: this asks for whole GPUs, and --%s=%s is of slices: use --gres=vgpu:N", whole, parse.shorten(count), option, parse.shorten(value))
-			end
-		end
-	end
-end
-
 -- The spelling of --gres. Each srun makes a step of it, unseen by job_submit: here it gets numbers for a size, and shards, or may open no GPU.
 local function filter_gres(options)
 	local of_job, srun = os.getenv("SLURM_SHARDS_ON_NODE"), options["type"] == "srun"
@@ -390,9 +380,11 @@ end
 function vgpu.cli_filter(options)
 	return guard(slurm.log_error, function()
 		if not parse.asks_for_none(options["gres"], "--gres") then
+			whole.refuse_typed_by_gpu(options, parse.mentions(options["gres"], "--gres"), parse)
 			filter_gres(options)
 		else
-			refuse_whole_gpus(options)
+			parse.refuse_misspelt(options["gres"], "--gres")
+			whole.refuse_typed(options, parse)
 		end
 	end)
 end

@@ -90,6 +90,16 @@ function parse.mentions(text, option, shards)
 	end
 end
 
+-- Names that are no GRES of anybody's, of which Slurm's commands say no more than that they are invalid, and do not ask job_submit.
+local misspelt = { vpgu = true, gvpu = true, vgup = true, vgpus = true }
+
+function parse.refuse_misspelt(text, option)
+	if type(text) ~= "string" or #text > max_bytes then return end
+	for _, item in ipairs(split(text)) do
+		if misspelt[item.name] then refuse("%s=%s: there is no such GRES: did you mean vgpu:%s?", option, shorten(item.text), shorten(item.value or "1")) end
+	end
+end
+
 -- Whether a text asks for none of ours: each that it names, if any, is counted 0, which Slurm leaves out.
 function parse.asks_for_none(text, option)
 	if not parse.mentions(text, option) then return true end

@@ -48,6 +48,7 @@ function table_of.load(text)
 			if type(name) ~= "string" then return nil, string.format("latency.%s[%d] is no string", key, i) end
 		end
 	end
+	if got.gres_gpu ~= nil and got.gres_gpu ~= false then return nil, "gres_gpu is not false" end
 	local slices = got.slices_per_gpu or 10
 	if type(slices) ~= "number" or slices < 1 then return nil, "slices_per_gpu is no number from 1" end
 	for i, node in ipairs(got.nodes) do

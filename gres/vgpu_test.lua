@@ -267,6 +267,7 @@ for text, reason in pairs({
 	['return {nodes={{names="b", gpus=1, mem_mib=1, type="t"}, {names="a", gpus=1, mem_mib=0.5, type="t"}}}'] = "nodes[2] has no GPU or no memory",
 	['return {nodes={"a"}}'] = "nodes[1].", ['os.exit(3)'] = "os", ['return {slices_per_gpu=0, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "slices_per_gpu is no number from 1",
 	["\27Lua"] = "it is bytecode",
+	['return {gres_gpu=true, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "gres_gpu is not false",
 	['return {latency=true, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency has no list qos",
 	['return {latency={qos={}}, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency has no list partitions",
 	['return {latency={qos={1}, partitions={}}, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency.qos[1] is no string",
@@ -356,6 +357,11 @@ for _, some in ipairs({ "vgpu:0,gpumem:1000", "vgpu:0,gpucores:5", "gpumem:3000,
 	check("cli_filter refuses " .. some, vgpu.cli_filter({ gres = some }), 4711)
 	check("cli_filter says of " .. some, logged, "vgpu: --gres=vgpu:0: that is no slice: ask for one or more, as in vgpu:1, or leave it out")
 end
+for typed, meant in pairs({ ["vpgu:1"] = "vgpu:1", ["gres:vgpus:2"] = "vgpu:2", ["disk:1,gres/gvpu"] = "vgpu:1" }) do
+	check("cli_filter refuses " .. typed, vgpu.cli_filter({ gres = typed }), 4711)
+	check("cli_filter says of " .. typed, logged, "vgpu: --gres=" .. typed:gsub("disk:1,", ""):gsub("gres[:/]", "") .. ": there is no such GRES: did you mean " .. meant .. "?")
+end
+check("cli_filter accepts others", vgpu.cli_filter({ gres = "xvgpu:1,gpumemory:5" }), slurm.SUCCESS)
 check("cli_filter accepts nothing", vgpu.cli_filter({}), slurm.SUCCESS)
 check("cli_filter refuses", vgpu.cli_filter({ gres = "gres:gpumem:8G" }), 4711)
 check("cli_filter says", logged, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
@@ -365,8 +371,19 @@ for _, whole in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-t
 	check("cli_filter refuses " .. whole, vgpu.cli_filter(options), 4711)
 	check("cli_filter says " .. whole, logged, "vgpu: --" .. whole .. "=1: this asks for whole GPUs, and --vgpu-mem=2000 is of slices: use --gres=vgpu:N")
 	options.gres = "vgpu:1"
-	check("cli_filter accepts " .. whole .. " beside slices", vgpu.cli_filter(options), slurm.SUCCESS)
+	local by_gpu = whole == "ntasks-per-gpu" -- of the others job_submit knows
+	check("cli_filter, " .. whole .. " beside slices", vgpu.cli_filter(options), by_gpu and 4711 or slurm.SUCCESS)
 	check("cli_filter accepts " .. whole .. " alone", vgpu.cli_filter({ [whole] = "1", spank = { vgpu = { ["vgpu-mem"] = "unset" } } }), slurm.SUCCESS)
+end
+for option, instead in pairs({ ["cpus-per-gpu=4"] = "--cpus-per-task", ["mem-per-gpu=2G"] = "--mem, or --vgpu-mem for memory of the GPU", ["ntasks-per-gpu=1"] = "--ntasks-per-node" }) do
+	local name, value = option:match("^(.*)=(.*)$")
+	check("cli_filter refuses " .. option, vgpu.cli_filter({ gres = "gres:vgpu:1", [name] = value }), 4711)
+	check("cli_filter says of " .. option, logged, "vgpu: --" .. option .. ": this is of whole GPUs, and vgpu is of slices: use " .. instead)
+	check("cli_filter accepts beside whole GPUs " .. option, vgpu.cli_filter({ gpus = "1", gres = "vgpu:1", [name] = value }), slurm.SUCCESS)
+	check("cli_filter accepts without ours " .. option, vgpu.cli_filter({ gres = "disk:1", [name] = value }), slurm.SUCCESS)
+	for _, unset in ipairs({ "-2", "0", "", "unset", "18446744073709551614", -2 }) do
+		check("cli_filter accepts " .. name .. " as " .. unset, vgpu.cli_filter({ gres = "vgpu:1", [name] = unset }), slurm.SUCCESS)
+	end
 end
 check("cli_filter accepts options without GPUs", vgpu.cli_filter({ ["ntasks-per-gpu"] = -2, spank = { vgpu = { ["vgpu-mem"] = "1" } } }), slurm.SUCCESS)
 

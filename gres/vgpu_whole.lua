@@ -75,6 +75,62 @@ function whole.option(job_desc)
 	if per_gpu and per_gpu > 0 and per_gpu < not_set then return string.format("--ntasks-per-gpu=%d", per_gpu) end
 end
 
+-- Refuses a job that asks for whole GPUs where there are none; ours: the first of our GRES that it asks for.
+function whole.refuse(job_desc, ours, parse)
+	local typed = whole.option(job_desc)
+	if typed and ours then
+		parse.refuse("%s: this asks for whole GPUs, and %s is of slices: leave it out; --vgpu-bind=task gives each task one of the slices", typed, ours)
+	elseif typed then
+		parse.refuse("%s: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100%% --vgpu-cores=100 for GPUs to oneself", typed)
+	end
+end
+
+local typed_gpus = { "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "ntasks-per-gpu" }
+
+-- Where no node has gres/gpu, sbatch and srun refuse these with a text that does not say what to do.
+function whole.refuse_typed(options, parse)
+	local spank = options["spank"]
+	for option, value in pairs(spank and spank["vgpu"] or {}) do
+		for _, name in ipairs(typed_gpus) do
+			local count = tostring(options[name] or "")
+			if value ~= "unset" and count ~= "" and count ~= "-2" then -- as Slurm says that a number is not set
+				parse.refuse("--%s=%s: this asks for whole GPUs, and --%s=%s is of slices: use --gres=vgpu:N", name, parse.shorten(count), option, parse.shorten(value))
+			end
+		end
+	end
+end
+
+-- Options by which Slurm counts per whole GPU, of which a job with slices has none, and the options to write instead.
+local by_gpu = {
+	{ name = "cpus-per-gpu", key = "cpus_per_tres", instead = "use --cpus-per-task" },
+	{ name = "mem-per-gpu", key = "mem_per_tres", instead = "use --mem, or --vgpu-mem for memory of the GPU" },
+	{ name = "ntasks-per-gpu", instead = "use --ntasks-per-node" },
+}
+
+local function refuse_row(row, value, ours, parse)
+	parse.refuse("--%s=%s: this is of whole GPUs, and %s is of slices: %s", row.name, parse.shorten(value), ours, row.instead)
+end
+
+-- Refuses it for a job that asks for some of ours and for no whole GPU.
+function whole.refuse_by_gpu(job_desc, ours, parse)
+	for _, row in ipairs(by_gpu) do
+		local text = row.key and job_desc[row.key]
+		if type(text) == "string" and text:find("gpu", 1, true) then refuse_row(row, text:match("gpu[:=](.*)$") or text, ours, parse) end
+	end
+end
+
+-- The same where a command would refuse it first, and not say what to write. A number that is not set is 0, negative or very long.
+function whole.refuse_typed_by_gpu(options, ours, parse)
+	if asked(options["gres"]) then return end
+	for i = 1, 4 do
+		if tostring(options[typed_gpus[i]] or "") ~= "" then return end
+	end
+	for _, row in ipairs(by_gpu) do
+		local value = tostring(options[row.name] or "")
+		if #value < 12 and value:find("^[1-9]%d*%a*$") then refuse_row(row, value, ours, parse) end
+	end
+end
+
 -- A job has whole GPUs or slices. Says whether it has whole ones.
 function whole.refuse_both(job_desc, ours, parse)
 	local typed = whole.option(job_desc)

@@ -133,6 +133,41 @@ for typed, job in pairs({
 end
 accept("slices, where GPUs are refused", { gres = "vgpu:1,gpumem:3000", ntasks_per_tres = 65534 }, "gres", "vgpu:1,gpumem:3000")
 accept("nothing, where GPUs are refused", { gres = "gpu:0" }, "gres", "gpu:0")
+local leave = ": this asks for whole GPUs, and vgpu is of slices: leave it out; --vgpu-bind=task gives each task one of the slices"
+for typed, job in pairs({
+	["--gres=gpu:1"] = { gres = "gres:gpu:1,gres:vgpu:1" }, ["--gpus=4"] = { tres_per_job = "gres:gpu:4" }, ["--ntasks-per-gpu=2"] = { ntasks_per_tres = 2 },
+}) do
+	job.gres = job.gres or "vgpu:1"
+	refuse("refuse " .. typed .. " beside slices", job, "vgpu: " .. typed .. leave)
+end
+
+accept("what means nothing to slices, and harms nothing", { gres = "vgpu:1,gpumem:3000", tres_bind = "gres:gpu:closest", tres_freq = "gpu:low" }, "gres", "vgpu:1,gpumem:3000")
+
+-- Not set, the script goes by the table, which says it of the whole cluster or not at all.
+vgpu = module_of(mixed:gsub("nodes=", "gres_gpu=false, nodes="), nil)
+refuse("the table", { tres_per_job = "gres:gpu:1" }, "vgpu: --gpus=1: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself")
+refuse("the table, beside slices", { gres = "vgpu:1", tres_per_task = "gres:gpu:1" }, "vgpu: --gpus-per-task=1" .. leave)
+accept("slices by that table", { gres = "vgpu:1,gpumem:3000" }, "gres", "vgpu:1,gpumem:3000")
+vgpu = module_of(mixed:gsub("nodes=", "gres_gpu=false, nodes="), false)
+accept("the script before the table", { tres_per_job = "gres:gpu:2" }, "tres_per_job", "gres:gpu:2")
+vgpu = module_of(mixed, nil)
+accept("a table that does not say it", { tres_per_job = "gres:gpu:2" }, "tres_per_job", "gres:gpu:2")
+vgpu = module_of(nil, nil)
+accept("no table, nothing set", { tres_per_job = "gres:gpu:2" }, "tres_per_job", "gres:gpu:2")
+
+-- What is counted by the whole GPU means nothing to slices, whatever the site has; beside whole GPUs it is theirs.
+for says, job in pairs({
+	["--cpus-per-gpu=4: this is of whole GPUs, and vgpu is of slices: use --cpus-per-task"] = { cpus_per_tres = "gres:gpu:4" },
+	["--mem-per-gpu=2048: this is of whole GPUs, and vgpu is of slices: use --mem, or --vgpu-mem for memory of the GPU"] = { mem_per_tres = "gres/gpu:2048" },
+}) do
+	job.gres = "vgpu:1,gpumem:3000"
+	refuse(says, job, "vgpu: " .. says)
+	job.gres, job.tres_per_job = nil, "gres:gpu:1"
+	accept("whole GPUs, " .. says, job, "tres_per_job", "gres:gpu:1")
+	job.gres, job.tres_per_job = "disk:1", nil
+	accept("neither, " .. says, job, "gres", "disk:1")
+end
+
 vgpu = module_of(mixed, false)
 accept("switched off", { gres = "gpu:2" }, "gres", "gpu:2")
 accept("switched off, per job", { tres_per_job = "gres:gpu:2" }, "tres_per_job", "gres:gpu:2")

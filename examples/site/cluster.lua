@@ -6,6 +6,7 @@
 return {
 	slices_per_gpu = 10,
 	latency = { qos = {}, partitions = {} }, -- nobody has --vgpu-priority=latency; or qos = { "rt" }
+	gres_gpu = false, -- no node has any: a job that asks for --gpus is refused with what to write instead
 	sizes = {
 		["half"] = { mem_percent = 50, cores = 50 },
 		["quarter"] = { mem_percent = 25, cores = 25 },

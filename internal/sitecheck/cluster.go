@@ -48,6 +48,7 @@ type tableRow struct {
 type nodeTable struct {
 	slicesPerGPU int64
 	rows         []tableRow
+	noGPUs       bool     // no node has gres/gpu
 	latency      []string // who may have slices of that priority, as latencyOf says it; nil: the table does not say
 }
 
@@ -77,6 +78,7 @@ end)()
 local got, err = table_of.load(arg[1])
 if not got then print("broken", err) os.exit() end
 print("slices", got.slices_per_gpu or 10)
+if got.gres_gpu == false then print("none") end
 local may = got.latency
 if may then print("latency", "qos=" .. table.concat(may.qos, ","), "partitions=" .. table.concat(may.partitions, ",")) end
 for _, node in ipairs(got.nodes) do print("row", node.names, node.gpus, node.mem_mib, node.shards or 0) end`
@@ -130,6 +132,7 @@ func (c *site) cluster() {
 		c.Warn(check, "the line latency of `vgpu-gres cluster.lua`", "--vgpu-priority=latency is for %s by %s, and for %s by config.yaml",
 			whoMay(table.latency), path, whoMay(here))
 	}
+	c.wholeRefused(script, path, table)
 	if len(c.Findings) == before {
 		c.OK(check, "%s agrees with %s", path, c.file.Path)
 	}
@@ -166,6 +169,8 @@ func loadTable(loader, path string) (nodeTable, error) {
 		switch {
 		case cells[0] == "slices" && len(cells) == 2:
 			table.slicesPerGPU = whole(cells[1])
+		case cells[0] == "none":
+			table.noGPUs = true
 		case cells[0] == "latency":
 			table.latency = cells[1:]
 		case cells[0] == "row" && len(cells) == 5:

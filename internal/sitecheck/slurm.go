@@ -11,6 +11,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
 // AccountingTRES is what AccountingStorageTRES must name. Slurm 23.02 and later have a gres/gpumem of
@@ -100,28 +101,62 @@ func (c *site) cgroups() {
 	c.OK("wall", "Slurm gives each job a cgroup before its first task")
 }
 
-// refusesInScript is the line of a site's job_submit.lua by which a job that asks for whole GPUs is refused with what to write.
-var refusesInScript = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:"refuse"|'refuse'|function)`)
+// wholeSaid is the line of a site's job_submit.lua that says what becomes of jobs that ask for whole GPUs.
+var wholeSaid = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*["']?(refuse|function|true|false)`)
 
-// wholeRefused is about who types --gpus where no node has gres/gpu. Without it in GresTypes Slurm's commands refuse that themselves, and
-// the script is never asked (seen with 22.05 and 24.11).
-func (c *site) wholeRefused(script []byte) {
-	for _, line := range c.file.All("NodeName") {
+// NoWholeGPUs says that slurm.conf can be read, and none of its nodes has gres/gpu.
+func NoWholeGPUs(slurmConf string) bool {
+	conf, err := slurmconf.Read(slurmConf)
+	if err != nil || len(conf.All("NodeName")) == 0 {
+		return false
+	}
+	_, some := withGPUs(conf)
+	return !some
+}
+
+// withGPUs is the first line that gives nodes gres/gpu.
+func withGPUs(conf slurmconf.File) (slurmconf.Line, bool) {
+	for _, line := range conf.All("NodeName") {
 		if gres, _ := line.Get("gres"); offersGPU().MatchString(gres) {
-			return
+			return line, true
 		}
 	}
-	types := c.slurm.Words("GresTypes")
-	if slices.Contains(types, request.GRESGPU) {
+	return slurmconf.Line{}, false
+}
+
+// wholeRefused is about users who type --gpus where no node has gres/gpu. Without it in GresTypes Slurm's commands refuse that themselves, and
+// the script is never asked (seen with 22.05 and 24.11).
+func (c *site) wholeRefused(script, path string, table nodeTable) {
+	if line, some := withGPUs(c.file); some {
+		if table.noGPUs {
+			c.Bad("cluster.lua", "take gres_gpu out of it", "%s says that no node has gres/gpu, and %s has nodes with some: jobs that ask for these are refused", path, line.Place())
+		}
 		return
 	}
-	const gets = "a user who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a hint at the option to write"
-	remedy := "slurm.conf: GresTypes=" + strings.Join(append([]string{request.GRESGPU}, types...), ",")
-	if refusesInScript().Match(script) {
-		c.Warn("job_submit", remedy, "%s says whole_gpus = \"refuse\", but Slurm does not call it, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
-		return
+	says := ""
+	if found := wholeSaid().FindStringSubmatch(script); found != nil {
+		says = found[1]
 	}
-	c.Warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse", and `+remedy, "no node has gres/gpu, and %s", gets)
+	var remedies []string
+	refuses := says == "refuse" || says == "function" || says == "" && table.noGPUs
+	switch {
+	case refuses:
+	case says == "":
+		remedies = append(remedies, path+": gres_gpu = false")
+	default:
+		remedies = append(remedies, c.JobSubmit+`: vgpu.whole_gpus = "refuse"`)
+	}
+	types, asked := c.slurm.Words("GresTypes"), ""
+	if !slices.Contains(types, request.GRESGPU) {
+		remedies = append(remedies, "slurm.conf: GresTypes="+strings.Join(append([]string{request.GRESGPU}, types...), ","))
+		if refuses {
+			asked = ": GresTypes lacks gpu, so that Slurm does not call job_submit.lua"
+		}
+	}
+	if len(remedies) > 0 {
+		c.Warn("job_submit", strings.Join(remedies, ", and "),
+			"no node has gres/gpu, and a user who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a hint at the option to write%s", asked)
+	}
 }
 
 func (c *site) jobSubmit() {
@@ -146,7 +181,4 @@ func (c *site) jobSubmit() {
 		return
 	}
 	c.OK("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
-	if c.onController() {
-		c.wholeRefused(script)
-	}
 }

@@ -150,7 +150,7 @@ func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 	if c.Plain {
 		line("GresTypes=vgpu")
 	} else {
-		line("GresTypes=%s%svgpu,gpumem,gpucores", c.ifWhole("gpu,"), c.ifShards("shard,"))
+		line("GresTypes=gpu,%svgpu,gpumem,gpucores", c.ifShards("shard,"))
 	}
 }
 

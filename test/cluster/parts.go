@@ -227,10 +227,10 @@ func (c *Cluster) installSimulation() error {
 // wholeSwitch is the line about whole GPUs in job_submit.lua.
 func (c *Cluster) wholeSwitch() string {
 	if !c.Whole {
-		return "vgpu.whole_gpus = false -- true"
+		return `vgpu.whole_gpus = "refuse" --`
 	}
 	return `local not_counted = { split = true, shard = true }
-vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or not not_counted[job.partition] end -- true`
+vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or not not_counted[job.partition] end --`
 }
 
 // installLua puts the scripts beside slurm.conf, where Slurm looks, with the paths in them changed
@@ -241,7 +241,7 @@ func (c *Cluster) installLua() error {
 		from = share
 	}
 	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", share+"/",
-		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", c.wholeSwitch(), "vgpu.shards = nil --", `vgpu.shards = function(job) return job.partition == "shard" end --`)
+		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = nil --", c.wholeSwitch(), "vgpu.shards = nil --", `vgpu.shards = function(job) return job.partition == "shard" end --`)
 	if err := os.MkdirAll(share, 0o755); err != nil {
 		return err
 	}

@@ -102,11 +102,16 @@ func TestEveryWayToAskForWholeGPUs(t *testing.T) {
 func TestWholeGPUsAndSlicesAreNotOfOneJob(t *testing.T) {
 	begin(t)
 	for line, says := range map[string]string{
-		"sbatch -p vgpu --gpus=1 --wrap true":                    "--gpus=1: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself",
-		"sbatch -p whole --gres=gpu:1,vgpu:1 --wrap true":        "--gres=gpu:1,vgpu:1: vgpu is of slices, and gpu is a whole GPU: ask for one of the two",
-		"sbatch -p whole --gres=gpu:1 --vgpu-mem=2G --wrap true": "--vgpu-mem=2G: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these",
+		"sbatch -p vgpu --gpus=1 --wrap true":                       "--gpus=1: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself",
+		"sbatch -p vgpu --gres=vgpu:1 --gpus=1 --wrap true":         "--gpus=1: this asks for whole GPUs, and vgpu is of slices: leave it out",
+		"sbatch -p vgpu --gres=vgpu:1 --cpus-per-gpu=1 --wrap true": "--cpus-per-gpu=1: this is of whole GPUs, and vgpu is of slices: use --cpus-per-task",
+		"srun -p vgpu --gres=vgpu:1 --mem-per-gpu=2G true":          "this is of whole GPUs, and vgpu is of slices: use --mem, or --vgpu-mem for memory of the GPU",
+		"salloc -p vgpu --gres=vgpu:1 --ntasks-per-gpu=1 true":      "--ntasks-per-gpu=1: this is of whole GPUs, and vgpu is of slices: use --ntasks-per-node",
+		"sbatch -p vgpu --gres=vpgu:1 --wrap true":                  "--gres=vpgu:1: there is no such GRES: did you mean vgpu:1?",
+		"sbatch -p whole --gres=gpu:1,vgpu:1 --wrap true":           "--gres=gpu:1,vgpu:1: vgpu is of slices, and gpu is a whole GPU: ask for one of the two",
+		"sbatch -p whole --gres=gpu:1 --vgpu-mem=2G --wrap true":    "--vgpu-mem=2G: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these",
 	} {
-		if result := run(t, one, line); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: "+says) {
+		if result := run(t, one, line); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: ") || !strings.Contains(result.Stderr, says) {
 			t.Errorf("want %q: %s", says, result)
 		}
 	}
@@ -292,7 +297,7 @@ func TestASiteWithWholeGPUsIsChecked(t *testing.T) {
 	if said := ours("w1", "vgpuctl explain "+none); !strings.Contains(said, "are masked\n") {
 		t.Errorf("a job without GPUs is explained: %s", said)
 	}
-	if result := run(t, root, "vgpuctl --config "+c.ConfigOf("w1")+" --node w1 set "+whole+" --mem 5"); result.Code != 1 || !strings.Contains(result.Stderr, "the job holds whole GPUs, which have no limit") {
+	if result := run(t, root, "vgpuctl --config "+c.ConfigOf("w1")+" --node w1 set "+whole+" --mem 5M"); result.Code != 1 || !strings.Contains(result.Stderr, "the job holds whole GPUs, which have no limit") {
 		t.Errorf("a whole GPU is changed: %s", result)
 	}
 	releaseWhole()
