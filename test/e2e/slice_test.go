@@ -146,6 +146,7 @@ func TestEveryWayToAsk(t *testing.T) {
 		{"no size", "srun --gres=vgpu:1 " + seen, share},
 		{"environment", "VGPU_MEM=1234 srun --gres=vgpu:1 " + seen, "1234"},
 		{"option over environment", "VGPU_MEM=1234 srun --gres=vgpu:1 --vgpu-mem=2345 " + seen, "2345"},
+		{"a fraction of GiB, and percent", "srun --gres=vgpu:1 --vgpu-mem=1.5GB --vgpu-cores=30% " + seen, "1536"},
 		{"share in the environment", "VGPU_MEM=10% srun --gres=vgpu:1 " + seen, strconv.Itoa(gpuMiB / 10)},
 		{"gres over environment", "VGPU_MEM=10% srun --gres=vgpu:1,gpumem:50000 " + seen, "50000"},
 		{"gres over environment in a job's step", "VGPU_MEM=10% salloc --quiet --gres=vgpu:1,gpumem:50000 srun --gres=vgpu:1,gpumem:20000 " + seen, "20000"},

@@ -34,7 +34,7 @@ func TestBadOptionsAreRefusedWithTheAcceptedForms(t *testing.T) {
 	digits := strings.Repeat("9", 300)
 	for _, tc := range []struct{ option, value, forms string }{
 		{"vgpu-mem", "abc", "25%"}, {"vgpu-mem", "-5", "25%"}, {"vgpu-mem", "0", "25%"}, {"vgpu-mem", "3T", "25%"},
-		{"vgpu-mem", "", "25%"}, {"vgpu-mem", digits, "25%"}, {"vgpu-mem", "101%", "25%"},
+		{"vgpu-mem", "", "25%"}, {"vgpu-mem", digits, "25%"}, {"vgpu-mem", "101%", "25%"}, {"vgpu-mem", "8", "did you mean --vgpu-mem=8G?"},
 		{"vgpu-cores", "101", "100"}, {"vgpu-cores", "-1", "100"}, {"vgpu-cores", "half", "100"},
 		{"vgpu-place", "tight", "spread"}, {"vgpu-policy", "free", "elastic"},
 		{"vgpu-gpu", ",", "h200"}, {"vgpu-uuid", "GPU-0", "GPU-1b2c3d4e"},
