@@ -37,7 +37,7 @@ func (h Home) Program(name string) string {
 	switch name {
 	case "vgpuctl", "vgpu-exporter":
 		return h.prefixed("bin", name)
-	case "vgpu-gres":
+	case "vgpu-gres", "vgpud":
 		return h.prefixed("sbin", name)
 	}
 	if strings.HasPrefix(name, "spank_vgpu") {
