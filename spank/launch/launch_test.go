@@ -76,6 +76,9 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 		"folder":    {Ours: true, StepDir: long},
 		"preload":   {Ours: true, PreloadFile: long},
 		"mask":      {Ours: true, Mask: []string{long}},
+		"library":   {Ours: true, Library: long},
+		"pages":     {Ours: true, PagesDir: long},
+		"all pages": {Ours: true, AllPages: long},
 	} {
 		var data planData
 		if err := putPlan(&data, plan); err == nil || data.verdict != 0 {
