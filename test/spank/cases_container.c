@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,13 +151,23 @@ static void a_container_is_isolated_as_well(void)
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 }
 
+/* Before its first pipe Go has opened what it keeps open, which would take the place. */
+static bool ends_input;
+int pipe2(int ends[2], int flags)
+{
+	if (ends_input)
+		CHECK(close(STDIN_FILENO) == 0);
+	ends_input = false;
+	return (int)syscall(SYS_pipe2, ends, flags);
+}
+
 /* The lowest number of a descriptor is as good as any. */
 static void a_container_is_isolated_without_standard_input(void)
 {
 	a_job_in_a_container();
-	CHECK(give("vgpu-mem", "3000", 0) == 0); /* Go has opened what it keeps open when this returns */
-	CHECK(close(STDIN_FILENO) == 0);
+	ends_input = true;
 	check_isolated();
+	CHECK(!ends_input);
 }
 
 static int fails(void)
