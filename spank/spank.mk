@@ -37,7 +37,7 @@ plugin: $(BUILD)/spank_vgpu.so $(LAUNCH)
 test_spank_flags := -std=gnu11 -g -O1 -Wall -Wextra -Werror -Ispank -DVGPU_VERSION='"$(VERSION)"'
 
 # -rdynamic: the plugin finds the host's spank_* where it would find Slurm's.
-$(BUILD)/test-spank/testhost: $(wildcard test/spank/*.c test/spank/*.h) spank/plan.h spank/rows.h VERSION
+$(BUILD)/test-spank/testhost: $(wildcard test/spank/*.c test/spank/*.h) spank/plan.h spank/rows.h VERSION spank/whole.c
 	@mkdir -p $(@D)
 	$(CC) $(test_spank_flags) -rdynamic -o $@ test/spank/*.c -ldl
 

@@ -36,7 +36,7 @@ int main(int argc, char *argv[])
 	const struct test_case *const suites[] = {user_cases,	   step_cases,	 stepgres_cases,
 						   isolation_cases, device_cases, container_cases,
 						   podman_cases,    userns_cases,	  loader_cases,
-						   pages_cases};
+						   pages_cases,     whole_cases};
 	int passed = 0, failed = 0, skipped = 0;
 
 	if (argc != 3 && (argc != 4 || strcmp(argv[3], "bench") != 0)) {
