@@ -67,7 +67,8 @@ struct test_case {
 	bool needs_root;
 };
 extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[], device_cases[],
-	container_cases[], podman_cases[], userns_cases[], loader_cases[], pages_cases[], whole_cases[]; /* name NULL ends */
+	container_cases[], podman_cases[], userns_cases[], loader_cases[], pages_cases[],
+	whole_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
 extern char folder[256];
