@@ -63,15 +63,25 @@ func (d *doctor) gpus() {
 	}
 	healthy := true
 	now = inventory.Leave(now, d.config.SlurmGPUs)
-	for _, gpu := range now.GPUs {
-		if gpu.Lost != "" && gpu.Lost != inventory.SlurmsOwn {
+	gpus := now.GPUs
+	if d.inventory != nil {
+		written := inventory.Leave(*d.inventory, d.config.SlurmGPUs)
+		renewed, changed := inventory.Renew(written, now, time.Now())
+		gpus = renewed.GPUs // they have their UUIDs there
+		switch {
+		case inventory.IsOfOthers(written, now):
 			healthy = false
-			d.Bad("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
+			d.Bad("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
+		case len(changed) > 0:
+			healthy = false
+			d.Bad("NVML", "vgpuctl health, and see that vgpud runs, which does it every two minutes", "the inventory does not say yet which GPUs have failed or are back")
 		}
 	}
-	if d.inventory != nil && !slices.Equal(d.inventory.GPUs, now.GPUs) {
-		healthy = false
-		d.Bad("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
+	for _, gpu := range gpus {
+		if gpu.Lost != "" && gpu.Lost != inventory.SlurmsOwn {
+			healthy = false
+			d.Bad("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" and the kernel's log (Xid) tell more; no new job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
+		}
 	}
 	if healthy {
 		d.OK("NVML", "driver %s, %s, all usable", now.DriverVersion, plural(len(now.GPUs), "GPU"))

@@ -98,7 +98,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray us
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag is there
 	root.AddCommand(statusCommand(&o), explainCommand(&o), reportCommand(&o), doctorCommand(&o), recordsCommand(&o), setCommand(&o), sweepCommand(&o),
-		auditCommand(&o), sampleCommand(&o), devicesCommand(&o), configCommand(&o), metricsCommand(&o), nodesCommand(&o), wallCommand(&o))
+		auditCommand(&o), sampleCommand(&o), healthCommand(&o), devicesCommand(&o), configCommand(&o), metricsCommand(&o), nodesCommand(&o), wallCommand(&o))
 	return root
 }
 

@@ -172,7 +172,7 @@ func printCluster(out io.Writer, n node) {
 	var largest device.GPU
 	gpus := 0
 	for _, gpu := range n.inventory.GPUs {
-		if gpu.Lost != "" {
+		if !gpu.IsCounted() {
 			continue
 		}
 		gpus++
@@ -215,7 +215,7 @@ func latencyTable(cfg config.Config) string {
 func describe(inv device.Inventory) string {
 	types := make(map[string]int)
 	for _, gpu := range inv.GPUs {
-		if gpu.Lost == "" {
+		if gpu.IsCounted() {
 			types[gpu.Type]++
 		}
 	}

@@ -52,6 +52,8 @@ var allChores = []chore{
 	{args: []string{"sample"}, each: 10 * time.Second, most: time.Minute, may: mayRead},
 	// NVML can hang in the driver.
 	{args: []string{"audit", "--act"}, each: 2 * time.Minute, atRest: emptyEach, most: 5 * time.Minute, afterJobs: true, may: mayRead},
+	// A GPU that has failed ends the jobs on it, and would be given to the next ones.
+	{args: []string{"health"}, each: 2 * time.Minute, atRest: 5 * time.Minute, most: 2 * time.Minute, afterJobs: true, isNeeded: isSwept, may: mayRead},
 	// Jobs' pages are mounts, and their files their users'.
 	{args: []string{"sweep"}, each: 5 * time.Minute, atRest: 5 * time.Minute, most: 30 * time.Minute, isNeeded: isSwept,
 		may: append(slices.Clone(mayRead), unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_ADMIN)},

@@ -31,9 +31,8 @@ type Driver struct{ session discover.Session }
 
 // OpenDriver starts NVML. In a job, NVML is the interposer's: it would answer with the ledger's own numbers.
 func OpenDriver(cfg config.Config) (Driver, error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(cfg.Library)+"\n")) {
-		return Driver{}, errors.New("this is a job with a slice, whose NVML shows what the ledger says")
+	if err := outsideOfSlices(cfg); err != nil {
+		return Driver{}, err
 	}
 	return withNVML(func() (Driver, error) {
 		lib, err := discover.Library(cfg.NVMLLibrary)
@@ -42,6 +41,28 @@ func OpenDriver(cfg config.Config) (Driver, error) {
 		}
 		session, err := discover.Open(lib)
 		return Driver{session}, err
+	})
+}
+
+func outsideOfSlices(cfg config.Config) error {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(cfg.Library)+"\n")) {
+		return errors.New("this is a job with a slice, whose NVML shows what the ledger says")
+	}
+	return nil
+}
+
+// GPUs asks which GPUs there are, and which of them can be used.
+func GPUs(cfg config.Config) (device.Inventory, error) {
+	if err := outsideOfSlices(cfg); err != nil {
+		return device.Inventory{}, err
+	}
+	return withNVML(func() (device.Inventory, error) {
+		lib, err := discover.Library(cfg.NVMLLibrary)
+		if err != nil {
+			return device.Inventory{}, err
+		}
+		return discover.Inventory(lib)
 	})
 }
 

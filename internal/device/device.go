@@ -26,7 +26,12 @@ type GPU struct {
 	Type     string    `json:"type"`           // the GRES type made of it: "h200"
 	MemMiB   int64     `json:"mem_mib"`        // total device memory as NVML says
 	Lost     string    `json:"lost,omitempty"` // why no slice may be placed here, in NVML's words
+	// FailedUnixS is when that was seen, of a GPU that could be used before, in this boot; 0: it was so as the inventory was written.
+	FailedUnixS int64 `json:"failed_unix_s,omitempty"`
 }
+
+// IsCounted says that Slurm counts it: it can be used, or could be when the inventory was written, by which Slurm's files are.
+func (g GPU) IsCounted() bool { return g.Lost == "" || g.FailedUnixS != 0 }
 
 // GrantableMiB is what slices may hold there together, where memory may be granted that many times over.
 func (g GPU) GrantableMiB(overcommit float64) int64 {

@@ -6,6 +6,7 @@
 package discover
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -138,7 +139,34 @@ func one(lib nvml.Interface, index int) device.GPU {
 			gpu.Lost = LostMIG
 		}
 	}
+	if why := recovery(lib, handle); why != "" && gpu.Lost == "" {
+		gpu.Lost = why
+	}
 	return gpu
+}
+
+// recovery is the driver's word that a GPU takes no new work before something is done to it, as after an uncorrectable error of its memory (nvml.h,
+// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION). Drivers that do not know the field say nothing.
+func recovery(lib nvml.Interface, handle nvml.Device) string {
+	if lib.Extensions().LookupSymbol("nvmlDeviceGetFieldValues") != nil {
+		return ""
+	}
+	asked := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if ret := handle.GetFieldValues(asked); ret != nvml.SUCCESS || asked[0].NvmlReturn != uint32(nvml.SUCCESS) {
+		return ""
+	}
+	switch action := nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(asked[0].Value[:])); action { //nolint:exhaustive // others are named by number
+	case nvml.GPU_RECOVERY_ACTION_NONE:
+		return ""
+	case nvml.GPU_RECOVERY_ACTION_GPU_RESET:
+		return "after an error the driver wants a reset of the GPU (nvidia-smi -r)"
+	case nvml.GPU_RECOVERY_ACTION_NODE_REBOOT, nvml.GPU_RECOVERY_ACTION_SYSTEM_REBOOT:
+		return "after an error the driver wants a reboot of the node"
+	case nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET:
+		return "after an error the driver wants no new work on the GPU, then a reset (nvidia-smi -r)"
+	default:
+		return fmt.Sprintf("after an error the driver wants recovery action %d (nvidia-smi -q)", action)
+	}
 }
 
 // unnamed is the identity of a GPU that has fallen off the bus and cannot say its UUID.

@@ -4,6 +4,7 @@
 package discover
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ func twoH200() *server.Server {
 	for i, uuid := range []string{"GPU-aaaa", "GPU-bbbb"} {
 		gpu := at(node, i)
 		gpu.UUID = uuid
+		gpu.GetFieldValuesFunc = wants(nvml.SUCCESS, nvml.GPU_RECOVERY_ACTION_NONE)
 		gpu.Minor = 1 - i // a minor number need not equal the NVML index
 		gpu.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 			var pci nvml.PciInfo
@@ -37,6 +39,18 @@ func twoH200() *server.Server {
 		}
 	}
 	return node
+}
+
+// wants is a driver's answer to what is to be done with a GPU.
+func wants(ret nvml.Return, action nvml.DeviceGpuRecoveryAction) func([]nvml.FieldValue) nvml.Return {
+	return func(asked []nvml.FieldValue) nvml.Return {
+		if len(asked) != 1 || asked[0].FieldId != nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
+			return nvml.ERROR_INVALID_ARGUMENT
+		}
+		asked[0].NvmlReturn = uint32(ret)
+		binary.NativeEndian.PutUint32(asked[0].Value[:], uint32(action))
+		return nvml.SUCCESS
+	}
 }
 
 func at(node *server.Server, index int) *server.Device { return node.Devices[index].(*server.Device) }
@@ -92,6 +106,26 @@ var inventories = map[string]struct {
 				Lost: "handle: the GPU has fallen off the bus or is otherwise inaccessible"}
 		},
 	},
+	"an uncorrectable error": {
+		func(n *server.Server) {
+			at(n, 1).GetFieldValuesFunc = wants(nvml.SUCCESS, nvml.GPU_RECOVERY_ACTION_GPU_RESET)
+		},
+		func(inv *device.Inventory) {
+			inv.GPUs[1].Lost = "after an error the driver wants a reset of the GPU (nvidia-smi -r)"
+		},
+	},
+	"an error of a later driver": {
+		func(n *server.Server) { at(n, 1).GetFieldValuesFunc = wants(nvml.SUCCESS, 99) },
+		func(inv *device.Inventory) {
+			inv.GPUs[1].Lost = "after an error the driver wants recovery action 99 (nvidia-smi -q)"
+		},
+	},
+	"a driver that knows no recovery": {
+		func(n *server.Server) {
+			at(n, 1).GetFieldValuesFunc = wants(nvml.ERROR_NOT_SUPPORTED, nvml.GPU_RECOVERY_ACTION_GPU_RESET)
+		},
+		func(*device.Inventory) {},
+	},
 	"memory unreadable": {
 		func(n *server.Server) {
 			at(n, 0).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
@@ -145,7 +179,11 @@ func TestInventory(t *testing.T) {
 }
 
 func TestInventoryOfADGX(t *testing.T) {
-	inv, err := Inventory(dgxa100.New())
+	node := dgxa100.New()
+	for i := range node.Devices {
+		at(node, i).GetFieldValuesFunc = wants(nvml.ERROR_NOT_SUPPORTED, nvml.GPU_RECOVERY_ACTION_NONE)
+	}
+	inv, err := Inventory(node)
 	if err != nil {
 		t.Fatal(err)
 	}

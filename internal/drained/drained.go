@@ -29,6 +29,8 @@ const (
 	MovedHalfway Cause = "vgpu: slices are counted in two ways"
 	// ShardsUnsaid: Slurm picks GPUs, and the prolog would pick others.
 	ShardsUnsaid Cause = "vgpu: config.yaml does not say shards: true"
+	// GPUFailed: Slurm goes on giving it out by itself, or no other GPU takes slices.
+	GPUFailed Cause = "vgpu: a GPU has failed"
 )
 
 // maxMark is more than a mark has.

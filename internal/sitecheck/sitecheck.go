@@ -48,12 +48,12 @@ type Counts struct {
 	Cores  int   `json:"gpucores"`
 }
 
-// CountsOf is what a node with these GPUs has to offer. GPUs that are lost count nothing: Slurm would
-// send jobs that fit nowhere. A draining GPU counts, since it comes back.
+// CountsOf is what a node with these GPUs has to offer. GPUs that were lost at boot count nothing: Slurm would
+// send jobs that fit nowhere. One that drains, or has failed since, counts, since it comes back.
 func CountsOf(inv device.Inventory, slicesPerGPU int, memOvercommit float64) Counts {
 	var c Counts
 	for _, gpu := range inv.GPUs {
-		if gpu.Lost != "" {
+		if !gpu.IsCounted() {
 			continue
 		}
 		c.Slices += slicesPerGPU

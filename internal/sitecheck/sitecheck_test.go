@@ -373,6 +373,10 @@ func TestCountsOf(t *testing.T) {
 	if got, want := CountsOf(inv, 4, 1.5).String(), "vgpu:4,gpumem:215656,gpucores:100"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	inv.GPUs[1].FailedUnixS = 7 // it was there when Slurm's files were written, and comes back
+	if got, want := CountsOf(inv, 4, 1.5).String(), "vgpu:8,gpumem:431312,gpucores:200"; got != want {
+		t.Errorf("with one that has failed since: got %s, want %s", got, want)
+	}
 }
 
 func TestParseVersion(t *testing.T) {

@@ -149,6 +149,8 @@ static bool set_device(struct sim_device_conf *device, const char *key, const ch
 		device->speed = (int)n;
 	else if (strcmp(key, "lost") == 0 && parse_number(value, 0, 1, &n))
 		device->lost = n != 0;
+	else if (strcmp(key, "recovery") == 0 && parse_number(value, 0, 99, &n))
+		device->recovery = (unsigned)n;
 	else
 		return false;
 	return true;

@@ -248,6 +248,33 @@ nvmlReturn_t sim_nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current
 	return NVML_SUCCESS;
 }
 
+/* nvmlFieldValue_t of nvml.h. */
+struct field_value {
+	uint32_t field, scope;
+	int64_t timestamp, latency_us;
+	uint32_t type, result;
+	uint64_t value;
+};
+
+/* Of all fields what is to be done with the GPU alone. */
+nvmlReturn_t sim_nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, void *values)
+{
+	const struct sim_device_conf *conf;
+	struct field_value *asked = values;
+
+	NEED(ml_device(device, &conf));
+	if (count <= 0 || values == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	for (int i = 0; i < count; i++) {
+		bool known = asked[i].field == 230; /* NVML_FI_DEV_GET_GPU_RECOVERY_ACTION */
+
+		asked[i].result = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+		asked[i].type = 1; /* unsigned int */
+		asked[i].value = known ? conf->recovery : 0;
+	}
+	return NVML_SUCCESS;
+}
+
 /* Functions that give one number. */
 #define NUMBER(NAME, TYPE, VALUE)                                   \
 	nvmlReturn_t sim_##NAME(nvmlDevice_t device, TYPE *out)     \

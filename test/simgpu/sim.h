@@ -35,9 +35,10 @@ struct sim_device_conf {
 	unsigned pci_bus;
 	int sm_count;
 	int cc_major, cc_minor;
-	int speed;  /* CUDA's own order is fastest first, NVML's is by bus */
-	bool lost;  /* NVML and CUDA fail on it as on a GPU that fell off the bus */
-	bool hidden; /* its device node cannot be opened by this process */
+	int speed;	   /* CUDA's own order is fastest first, NVML's is by bus */
+	bool lost;	   /* NVML and CUDA fail on it as on a GPU that fell off the bus */
+	unsigned recovery; /* nvmlDeviceGpuRecoveryAction_t: what the driver wants done; 0: nothing */
+	bool hidden;	   /* its device node cannot be opened by this process */
 };
 
 /* Of the video encoder and of screen capture. */
