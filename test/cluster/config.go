@@ -186,6 +186,7 @@ on_no_fit: %[3]s
 max_requeues: %[4]d
 slices_per_gpu: %[5]d
 mem_overcommit: %[6]g
+sizes: {half: {mem: 50%%, cores: 50}, small: {mem: 8G}}
 device_dir: %[7]s
 nvml_library: %[8]q
 log: {level: info, file: %[1]s/log/vgpu.log}
