@@ -189,25 +189,25 @@ func (k *keeper) period() time.Duration {
 
 // holdAll begins a period where one is over and a slice has to be held, and puts off slices whose part of the period is over.
 func (k *keeper) holdAll(g *gpu) {
-	if begins := k.now >= g.periodEnds; begins {
-		g.periodBegan, g.periodEnds = k.now, 0
+	if begins := k.now >= g.period.ends; begins {
+		g.period.began, g.period.ends = k.now, 0
 		g.divide()
 		if slices.ContainsFunc(g.tenants, g.isHeld) {
-			g.periodEnds = nextOf(k.now, k.period())
+			g.period.ends = nextOf(k.now, k.period())
 		}
 		for _, t := range g.tenants {
-			if t.capState.hold != nil && t.works() && g.periodEnds > 0 {
-				t.capState.until = k.now + t.capState.hold.Next(t.capState.part, g.periodEnds-k.now)
+			if t.capState.hold != nil && t.works() && g.period.ends > 0 {
+				t.capState.until = k.now + t.capState.hold.Next(t.capState.part, g.period.ends-k.now)
 				t.sayCredit(k.now)
 			}
 		}
 	}
 	change := false
 	for _, t := range g.tenants {
-		if t.capState.until < g.periodBegan { // the slice has come meanwhile
-			t.capState.until = g.periodEnds
+		if t.capState.until < g.period.began { // the slice has come meanwhile
+			t.capState.until = g.period.ends
 		}
-		off := g.periodEnds > 0 && t.capState.hold != nil && t.works() && t.capState.until < g.periodEnds && k.now+atOnce >= t.capState.until
+		off := g.period.ends > 0 && t.capState.hold != nil && t.works() && t.capState.until < g.period.ends && k.now+atOnce >= t.capState.until
 		if off != t.capState.off {
 			change, t.capState.off = true, off
 			t.sayCredit(k.now)
@@ -216,8 +216,8 @@ func (k *keeper) holdAll(g *gpu) {
 	if change || g.isAmiss() {
 		k.apply(g)
 	}
-	g.holdAt = g.nextOff()
-	if g.periodEnds == 0 && len(g.sets) == 0 && g.named != nil { // no slice is held any more
+	g.period.next = g.nextOff()
+	if g.period.ends == 0 && len(g.turns.sets) == 0 && g.named != nil { // no slice is held any more
 		k.onAgain(g)
 		if g.log == nil {
 			k.closeLog(g)
@@ -238,16 +238,16 @@ func nextOf(now, period time.Duration) time.Duration {
 func (g *gpu) isAmiss() bool {
 	return slices.ContainsFunc(g.tenants, func(t *tenant) bool {
 		return slices.ContainsFunc(t.groups, func(m *group) bool {
-			return m.off != g.isToBeOff(m) && (t.capState.off || len(g.sets) == 0) // turns put off their own groups
+			return m.off != g.isToBeOff(m) && (t.capState.off || len(g.turns.sets) == 0) // turns put off their own groups
 		})
 	})
 }
 
 // nextOff is when the next slice is put off, or the period ends; 0: no slice is held.
 func (g *gpu) nextOff() time.Duration {
-	next := g.periodEnds
+	next := g.period.ends
 	for _, t := range g.tenants {
-		if t.capState.hold != nil && t.works() && !t.capState.off && g.periodEnds > 0 {
+		if t.capState.hold != nil && t.works() && !t.capState.off && g.period.ends > 0 {
 			next = min(next, t.capState.until)
 		}
 	}
@@ -256,7 +256,7 @@ func (g *gpu) nextOff() time.Duration {
 
 // letGoOfCaps ends the caps of a GPU that vgpud does not keep any more, or where no slice works.
 func (k *keeper) letGoOfCaps(g *gpu) {
-	g.periodEnds, g.holdAt = 0, 0
+	g.period.ends, g.period.next = 0, 0
 	for _, t := range g.tenants {
 		t.capState.off = false
 	}
@@ -268,15 +268,15 @@ func (g *gpu) isToBeOff(member *group) bool {
 		return true
 	}
 	takes := false
-	for i, set := range g.sets {
+	for i, set := range g.turns.sets {
 		if slices.Contains(set, member) {
-			if i == g.on {
+			if i == g.turns.on {
 				return false
 			}
 			takes = true
 		}
 	}
-	return takes && g.on >= 0
+	return takes && g.turns.on >= 0
 }
 
 // apply puts off the groups that are to be off, and then lets the others on.
@@ -315,7 +315,7 @@ func (k *keeper) apply(g *gpu) {
 	case slices.ContainsFunc(off, func(m *group) bool { return !m.off && len(m.channels) > 0 }): // a group without channels had no call: the judge looks at it
 		k.notKept(g, errNotOff)
 	case len(off) > 0:
-		g.failed = 0
+		g.refusal.failed = 0
 	}
 }
 
@@ -355,8 +355,8 @@ func (k *keeper) writeDown(g *gpu) error {
 	named := map[channels.Channel]bool{}
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			takesTurns := slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) })
-			if !member.off && !(t.capState.hold != nil && g.periodEnds > 0) && !takesTurns {
+			takesTurns := slices.ContainsFunc(g.turns.sets, func(set []*group) bool { return slices.Contains(set, member) })
+			if !member.off && !(t.capState.hold != nil && g.period.ends > 0) && !takesTurns {
 				continue
 			}
 			for _, c := range member.channels {

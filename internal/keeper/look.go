@@ -87,7 +87,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
 		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late) + t.unknown(), Capped: t.capState.hold != nil}
-		if g.only != 0 && g.only != t.Job {
+		if g.refusal.only != 0 && g.refusal.only != t.Job {
 			present[i].Groups = 0
 		}
 	}
@@ -114,10 +114,10 @@ func (k *keeper) look(g *gpu, active float64) {
 	if changed { // other tenants go first now
 		k.planNow(g)
 	}
-	if g.holdAt == 0 {
+	if g.period.next == 0 {
 		k.holdAll(g)
 	}
-	if g.on >= 0 { // a call of the last turn may have failed
+	if g.turns.on >= 0 { // a call of the last turn may have failed
 		k.apply(g)
 	}
 }

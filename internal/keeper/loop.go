@@ -125,7 +125,7 @@ func (k *keeper) isHolding() bool {
 		return true
 	}
 	for _, g := range k.gpus {
-		if len(g.sets) > 0 || len(g.offChannels()) > 0 {
+		if len(g.turns.sets) > 0 || len(g.offChannels()) > 0 {
 			return true
 		}
 	}
@@ -143,10 +143,10 @@ func (k *keeper) next() (at time.Duration) {
 	sooner(k.askAt)
 	sooner(k.unseenAt)
 	for _, g := range k.gpus {
-		if len(g.sets) > 0 {
-			sooner(g.turnEnds)
+		if len(g.turns.sets) > 0 {
+			sooner(g.turns.end)
 		}
-		sooner(g.holdAt)
+		sooner(g.period.next)
 	}
 	for _, f := range k.frozen {
 		sooner(f.Until)
@@ -163,10 +163,10 @@ func (k *keeper) onTime() {
 	k.askWaiting()
 	k.askUnseen()
 	for _, g := range k.gpus {
-		if len(g.sets) > 0 && k.now >= g.turnEnds {
+		if len(g.turns.sets) > 0 && k.now >= g.turns.end {
 			k.turn(g)
 		}
-		if g.holdAt > 0 && k.now >= g.holdAt {
+		if g.period.next > 0 && k.now >= g.period.next {
 			k.holdAll(g)
 		}
 	}

@@ -121,7 +121,7 @@ func TestTurnsByDisabling(t *testing.T) {
 	for i, want := range []float64{20.2, 27.1, 44.9} {
 		near(t, "with turns", had[i], want, 3)
 	}
-	if len(m.k.gpus[uuid].sets) != 2 || m.calls["disable"] == 0 {
+	if len(m.k.gpus[uuid].turns.sets) != 2 || m.calls["disable"] == 0 {
 		t.Fatal("nobody took turns")
 	}
 	m.recordIs(true)
@@ -266,7 +266,7 @@ func TestASliceThatGoesTakesNoTurns(t *testing.T) {
 	m := played(t, []int{20, 30, 20, 30}, timeslices.Load{Work: ms, Host: ms}, always(ms), always(ms), always(ms))
 	m.members(0, 1, 2, 3)
 	m.play(8200 * ms) // the next plan is not due yet
-	if len(m.k.gpus[uuid].sets) != 3 {
+	if len(m.k.gpus[uuid].turns.sets) != 3 {
 		t.Fatal("nobody takes turns")
 	}
 	m.node.GPUs[0].Slices = m.node.GPUs[0].Slices[:3]
@@ -277,8 +277,8 @@ func TestASliceThatGoesTakesNoTurns(t *testing.T) {
 			t.Fatal("who is gone is kept off")
 		}
 	}
-	if len(m.k.gpus[uuid].sets) != 2 {
-		t.Errorf("%d take turns", len(m.k.gpus[uuid].sets))
+	if len(m.k.gpus[uuid].turns.sets) != 2 {
+		t.Errorf("%d take turns", len(m.k.gpus[uuid].turns.sets))
 	}
 	if text, err := os.ReadFile(m.run.VgpudOff()); err != nil || strings.Contains(string(text), "1003") {
 		t.Errorf("the record is %s, %v", text, err)

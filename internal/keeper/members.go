@@ -31,7 +31,7 @@ func (k *keeper) take(node Node) {
 			g = nil
 		}
 		if g == nil {
-			g = &gpu{on: -1}
+			g = &gpu{turns: turns{on: -1}}
 			k.gpus[on.UUID] = g
 		}
 		k.follow(g, on, began)
@@ -230,7 +230,7 @@ func (m *group) rename(named ledger.Group) {
 // placeOf is the GPU of a group, and its tenant.
 func (k *keeper) placeOf(o *owner, named ledger.Group) (*gpu, *tenant) {
 	for _, g := range k.gpus {
-		if g.Refused && g.tried {
+		if g.Refused && g.refusal.tried {
 			continue
 		}
 		for _, t := range g.tenants {
@@ -323,7 +323,7 @@ func (k *keeper) settle(g *gpu) {
 	switch {
 	case working == 0:
 		k.onAgain(g)
-	case working < 2 && len(g.sets) > 0:
+	case working < 2 && len(g.turns.sets) > 0:
 		k.endTurns(g)
 	}
 	if counting < 2 && !g.untracked {

@@ -27,7 +27,7 @@ func TestNamesWithoutEndHinderNobody(t *testing.T) {
 	m := played(t, []int{20, 30, 40, 10}, timeslices.Load{Work: ms, Host: ms}, always(ms), always(ms))
 	m.members(0, 1, 2)
 	m.play(8 * time.Second)
-	if len(m.k.gpus[uuid].sets) == 0 {
+	if len(m.k.gpus[uuid].turns.sets) == 0 {
 		t.Fatal("nobody takes turns")
 	}
 	before := m.calls["asked"]

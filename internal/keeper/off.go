@@ -38,13 +38,13 @@ func (k *keeper) mayBeOff(g *gpu, of []channels.Channel) error {
 func (k *keeper) takeTurns(g *gpu) {
 	sets := g.turnSets()
 	if len(sets) == 0 {
-		if len(g.sets) > 0 {
+		if len(g.turns.sets) > 0 {
 			k.endTurns(g)
 		}
 		return
 	}
-	if !sameSets(g.sets, sets) {
-		g.sets, g.on, g.turned = sets, -1, k.now
+	if !sameSets(g.turns.sets, sets) {
+		g.turns.sets, g.turns.on, g.turns.changed = sets, -1, k.now
 		if err := k.writeDown(g); err != nil {
 			k.once("no slice is switched off for the turn of another, as that cannot be written down", err)
 			k.onAgain(g)
@@ -84,15 +84,15 @@ func (k *keeper) turn(g *gpu) {
 	if g.plan.Together {
 		next, again = g.plan.At(k.now)
 	} else {
-		next = g.rota.Next(g.plan.Turns, g.on, k.now-g.turned)
+		next = g.rota.Next(g.plan.Turns, g.turns.on, k.now-g.turns.changed)
 	}
-	g.turned = k.now
-	if next < 0 || next >= len(g.sets) {
+	g.turns.changed = k.now
+	if next < 0 || next >= len(g.turns.sets) {
 		k.endTurns(g)
 		return
 	}
-	if next == g.on {
-		g.turnEnds = k.now + again
+	if next == g.turns.on {
+		g.turns.end = k.now + again
 		return
 	}
 	if !k.budget.Afford(k.now, 2*share.CostDisable) {
@@ -101,16 +101,16 @@ func (k *keeper) turn(g *gpu) {
 			k.endTurns(g)
 			return
 		}
-		g.turnEnds = k.now + max(leastWait, wait)
+		g.turns.end = k.now + max(leastWait, wait)
 		return
 	}
-	g.on = next
+	g.turns.on = next
 	began := k.now
 	k.apply(g)
 	k.tickClock()
-	g.turned, g.turnEnds = k.now, k.now+g.plan.Turns[next].For
+	g.turns.changed, g.turns.end = k.now, k.now+g.plan.Turns[next].For
 	if g.plan.Together {
-		g.turnEnds = g.turned + max(leastWait, again-(k.now-began))
+		g.turns.end = g.turns.changed + max(leastWait, again-(k.now-began))
 	}
 }
 
@@ -193,7 +193,7 @@ func (k *keeper) enableOthers(g *gpu) {
 	var others []*group
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			if member.off && !member.of.capState.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+			if member.off && !member.of.capState.off && !slices.ContainsFunc(g.turns.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
 				others = append(others, member)
 			}
 		}
@@ -206,11 +206,11 @@ func (k *keeper) enableOthers(g *gpu) {
 
 // endTurns lets on groups that were off for another's turn.
 func (k *keeper) endTurns(g *gpu) {
-	if g.periodEnds == 0 {
+	if g.period.ends == 0 {
 		k.onAgain(g)
 		return
 	}
-	g.sets, g.on, g.turnEnds = nil, -1, 0
+	g.turns.sets, g.turns.on, g.turns.end = nil, -1, 0
 	k.budget.Charge(k.now, share.CostDisable)
 	k.apply(g)
 	if err := k.writeDown(g); err != nil {
@@ -227,7 +227,7 @@ func (k *keeper) onAgain(g *gpu) {
 
 // allOn lets on all channels that the record names on a GPU; it never waits.
 func (k *keeper) allOn(g *gpu) error {
-	g.sets, g.on, g.turnEnds = nil, -1, 0
+	g.turns.sets, g.turns.on, g.turns.end = nil, -1, 0
 	k.letGoOfCaps(g)
 	at := slices.IndexFunc(k.record.Off, func(o Off) bool { return o.GPU.UUID == g.UUID })
 	if at < 0 {

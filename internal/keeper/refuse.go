@@ -21,7 +21,7 @@ func (k *keeper) notKept(g *gpu, why error) {
 	if !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.off }) {
 		return
 	}
-	if g.failed++; g.failed >= triesToHold {
+	if g.refusal.failed++; g.refusal.failed >= triesToHold {
 		k.refuse(g, why)
 	}
 }
@@ -32,7 +32,7 @@ func (k *keeper) noCapsOf(job uint32, why error) {
 		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job && t.capState.hold != nil }) {
 			k.refuse(g, why)
 		}
-		g.tried = g.tried || g.Refused
+		g.refusal.tried = g.refusal.tried || g.Refused
 	}
 }
 
@@ -52,10 +52,10 @@ func (h *Here) Accept(gpu device.UUID) error {
 
 // refuse leaves a GPU to the library, beside the loop: the state's lock may be held.
 func (k *keeper) refuse(g *gpu, why error) {
-	if g.refused || g.Refused {
+	if g.refusal.asked || g.Refused {
 		return
 	}
-	g.refused = true
+	g.refusal.asked = true
 	k.Log.Error(
 		"caps cannot be kept on a GPU from outside: the library holds those of its slices until the driver does it again, which is tried when vgpud begins",
 		"device", g.UUID, "reason", why)
@@ -68,17 +68,17 @@ func (k *keeper) refuse(g *gpu, why error) {
 
 // tryAgain makes one harmless call on a GPU that is left to the library: it lets channels run that run already.
 func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
-	if g.tried || len(named.Channels) == 0 {
+	if g.refusal.tried || len(named.Channels) == 0 {
 		return
 	}
-	g.tried = true
+	g.refusal.tried = true
 	var gone []channels.Channel
 	err := k.openGPU(g)
 	if err == nil {
 		gone, err = g.device.Disable(false, []channels.Channel{{Client: named.Client, Handle: named.Channels[0]}})
 	}
 	if err == nil && len(gone) > 0 { // the answer says nothing
-		g.tried = false
+		g.refusal.tried = false
 		return
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
 // mayAsk says whether there is a GPU on which the driver can confirm the groups of a job's processes.
 func (k *keeper) mayAsk(job uint32) bool {
 	for _, g := range k.gpus {
-		if !(g.Refused && g.tried) && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job }) {
+		if !(g.Refused && g.refusal.tried) && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job }) {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func (k *keeper) unseeNamed() {
 
 // seeHoldersOfRefused takes NVML's list of processes with memory of a GPU that is left to the library.
 func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
-	g.jobs, g.untracked = pids, false
+	g.refusal.jobs, g.untracked = pids, false
 	for _, t := range g.tenants {
 		t.named = false
 	}
@@ -140,8 +140,8 @@ func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
 // seeOnly counts the time for which a GPU that is left to the library was at work, as far as the tenant is known. Of several tenants it is known only where
 // NVML names one process.
 func (g *gpu) seeOnly(active float64, pid int) float64 {
-	g.only = g.jobs[pid]
-	if g.only == 0 && (g.counting() > 1 || g.untracked) && active > idle {
+	g.refusal.only = g.refusal.jobs[pid]
+	if g.refusal.only == 0 && (g.counting() > 1 || g.untracked) && active > idle {
 		return -1
 	}
 	return active

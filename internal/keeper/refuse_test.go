@@ -65,8 +65,8 @@ func TestAFullRunDirectoryLeavesNoGPUToTheLibrary(t *testing.T) {
 	}
 	m.play(5 * time.Second)
 	near(t, "with room", m.had(10 * time.Second)[0], 30, 1)
-	if len(m.answers) > 0 || m.k.gpus[uuid].refused {
-		t.Errorf("it is left to the library: %t; %v", m.k.gpus[uuid].refused, m.answers)
+	if len(m.answers) > 0 || m.k.gpus[uuid].refusal.asked {
+		t.Errorf("it is left to the library: %t; %v", m.k.gpus[uuid].refusal.asked, m.answers)
 	}
 }
 

@@ -27,31 +27,47 @@ type gpu struct {
 	rule   share.Rule
 	rota   share.Rota
 	plan   share.Plan
-	sets   [][]*group         // the groups of each of plan.Turns
 	lost   []channels.Channel // that an earlier vgpud may have left off
 
-	looked                  time.Duration // the last look; 0: the meter has not begun
-	quiet                   int           // looks since a slice worked
-	planned                 time.Duration
-	starting                share.Starting
-	corrected               time.Duration // when the rota was corrected by the tenants' use
-	aheadNS                 int64         // the GPU's clock, less the node's
-	on                      int           // the place in plan.Turns of the turn that is on; -1: all are on
-	turned                  time.Duration
-	turnEnds                time.Duration
-	untracked               bool                      // NVML shows processes of no tenant: the counter has their use too, so the log is needed
-	holders                 map[int]bool              // processes of its tenants that NVML shows
-	asked                   time.Duration             // the last query of NVML for the process that is on
-	periodBegan, periodEnds time.Duration             // of slices held by caps; 0: none is
-	holdAt                  time.Duration             // when one of these is put off, or the period ends
-	named                   map[channels.Channel]bool // by the record
-	refused                 bool                      // it is to be left to the library
-	tried                   bool                      // … and a harmless call was tried
-	jobs                    map[int]uint32            // … of the processes that NVML shows
-	only                    uint32                    // … the job at work; 0: not known
-	failed                  int                       // calls in a row that failed to put a group off
+	looked    time.Duration // the last look; 0: the meter has not begun
+	quiet     int           // looks since a slice worked
+	planned   time.Duration
+	starting  share.Starting
+	corrected time.Duration             // when the rota was corrected by the tenants' use
+	aheadNS   int64                     // the GPU's clock, less the node's
+	untracked bool                      // NVML shows processes of no tenant: the counter has their use too, so the log is needed
+	holders   map[int]bool              // processes of its tenants that NVML shows
+	asked     time.Duration             // the last query of NVML for the process that is on
+	named     map[channels.Channel]bool // by the record
 
 	others bool // the GPU is full, and a tenant that always has work has less than its part
+
+	turns   turns
+	period  period
+	refusal refusal
+}
+
+// turns are those that are taken now.
+type turns struct {
+	sets    [][]*group    // the groups of each of plan.Turns
+	on      int           // the place in plan.Turns of the turn that is on; -1: all are on
+	changed time.Duration // when it began
+	end     time.Duration
+}
+
+// period is one of slices that are held by caps.
+type period struct {
+	began, ends time.Duration // 0: no slice is held
+	next        time.Duration // when a slice is put off, or the period ends
+}
+
+// refusal is of a GPU that is left to the library, or is to be.
+type refusal struct {
+	asked  bool           // it is to be left to the library
+	tried  bool           // a harmless call was tried
+	jobs   map[int]uint32 // of the processes that NVML shows
+	only   uint32         // the job at work; 0: not known
+	failed int            // calls in a row that failed to put a group off
 }
 
 // tenant is a slice of a GPU.

@@ -68,7 +68,7 @@ func isOnTogether(t *testing.T, m *machine) {
 	near(t, "on one alone, percent", 100*one, 0, 2)
 	m.onTwo(0, 1, 2) // it has one of them for itself
 	m.play(time.Second)
-	if m.play(2 * time.Second); m.gpu.Groups[2].Off || len(m.k.gpus["GPU-b"].sets) > 0 {
+	if m.play(2 * time.Second); m.gpu.Groups[2].Off || len(m.k.gpus["GPU-b"].turns.sets) > 0 {
 		t.Error("it is put off where nobody else is")
 	}
 	if m.k.gpus[uuid].plan.Together {
