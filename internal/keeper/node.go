@@ -67,7 +67,7 @@ func (h *Here) Look() (Node, error) {
 			node.GPUs = append(node.GPUs, NodeGPU{GPU: GPU{UUID: s.Device, Minor: s.Minor}, Refused: slices.Contains(refused, s.Device)})
 		}
 		node.GPUs[at].Slices = append(node.GPUs[at].Slices, Slice{Job: s.Job, UID: s.UID, Restart: s.Restart, Place: index, SMPercent: s.SMPercent,
-			Elastic: s.Elastic, Latency: s.Priority == device.PriorityLatency})
+			Elastic: s.Elastic, Latency: s.Elastic && s.Priority == device.PriorityLatency})
 		granted[s.Job] = s.UID
 	}
 	if len(node.GPUs) == 0 {

@@ -147,6 +147,22 @@ func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 	}
 }
 
+// A slice that never has more than its cap goes before no other.
+func TestACappedSliceIsNotOfTheLatencyClass(t *testing.T) {
+	s := newSite(t)
+	s.pages()
+	tx, err := s.here.Store.Begin(t.Context())
+	s.must(err)
+	tx.Change(func(slice *state.Slice) { slice.Elastic = false })
+	s.must(tx.Commit())
+	tx.End()
+	node, err := s.here.Look()
+	s.must(err)
+	if want := (Slice{Job: 7, UID: s.uid, SMPercent: 30}); len(node.GPUs) != 1 || node.GPUs[0].Slices[0] != want {
+		t.Errorf("%+v, want %+v", node.GPUs, want)
+	}
+}
+
 // Whose library has a place in the ledger is known there by what he is called in his own namespace.
 func TestWhoIsAttachedStandsInTheLedger(t *testing.T) {
 	s := newSite(t)

@@ -107,7 +107,7 @@ type Slice struct {
 	Place     int // among the job's slices
 	SMPercent int // 0: no cap
 	Elastic   bool
-	Latency   bool // --vgpu-priority=latency
+	Latency   bool // --vgpu-priority=latency, which a capped slice does not have
 }
 
 // Process is one of a job's, which /proc says it is, with what it says that it has the driver schedule.

@@ -261,7 +261,7 @@ func goConcerned(file string) ([]string, error) {
 		return nil, err
 	}
 	names := []string{own}
-	if own == "spank" {
+	if own == "spank" || own == "spank/launch" {
 		names = append(names, "testhost")
 	}
 	const module = "github.com/slurm-vgpu/slurm-vgpu/"
