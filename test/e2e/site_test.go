@@ -97,7 +97,7 @@ func TestANodeThatDrainsForACount(t *testing.T) {
 	settle(t)
 	t.Cleanup(func() {
 		inOrder(t)
-		_ = run(t, root, "for node in n1 n2 w1; do scontrol update nodename=$node state=resume; done")
+		_ = run(t, root, "for node in "+strings.Join(c.Nodes, " ")+"; do scontrol update nodename=$node state=resume; done")
 		if err := c.AwaitIdle(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -146,7 +146,7 @@ func daemon(t *testing.T, name string, starts bool) {
 func inOrder(t *testing.T) {
 	t.Helper()
 	daemon(t, "slurmctld", false)
-	for _, node := range []string{"n1", "n2", "w1"} {
+	for _, node := range c.Nodes {
 		daemon(t, node, true)
 	}
 	daemon(t, "slurmctld", true)

@@ -59,8 +59,12 @@ func TestSlicesAreAskedForByName(t *testing.T) {
 	})
 	t.Run("shards", func(t *testing.T) {
 		needShards(t)
-		if out := batch(t, one, "-p shard --gres=vgpu:half:1", seen); out != "71885\n" {
-			t.Errorf("it saw %s", out)
+		const asked = "-p shard --gres=vgpu:half:1 "
+		if out := batch(t, one, asked, seen); out != "71885\n" {
+			t.Errorf("a batch job saw %s", out)
+		}
+		if out := ok(t, one, "srun "+asked+seen).Stdout; out != "71885\n" {
+			t.Errorf("srun's saw %s", out)
 		}
 	})
 }
