@@ -339,7 +339,7 @@ func (d *doctor) reports(ctx context.Context) {
 	case waited > slowReport && waited <= backlogAge:
 		d.Warn("reports", "vgpuctl records --flush, and see that vgpud runs", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	case waited > backlogAge:
-		d.Bad("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
+		d.Bad("reports", "vgpuctl records --flush, and `sacctmgr -n list cluster` or slurmdbd's log if that does not help",
 			"%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	default:
 		d.OK("reports", "%s", plural(len(records), "waiting record"))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,9 +47,14 @@ func (d *doctor) vgpud(ctx context.Context) {
 
 // chores finds commands that vgpud runs from time to time and that fail.
 func (d *doctor) chores() {
-	for _, command := range []string{"sample", "audit", "sweep", "records --flush"} {
-		name, _, _ := strings.Cut(command, " ")
-		if mark, err := os.Stat(d.config.Run().VgpudFailed(name)); err == nil {
+	marks, _ := filepath.Glob(d.config.Run().VgpudFailed("*"))
+	for _, path := range marks {
+		name := filepath.Ext(path)[1:]
+		command := name
+		if name == "records" {
+			command += " --flush" // without it they are only listed
+		}
+		if mark, err := os.Stat(path); err == nil {
 			d.Bad("vgpud", "vgpuctl "+command+", as root, says why, and so does vgpud's log",
 				"`vgpuctl %s`, which it runs from time to time, has failed since %s", name, mark.ModTime().Format(time.DateTime))
 		}

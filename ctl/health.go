@@ -30,7 +30,8 @@ that has fallen off the bus, does not answer, or of which the driver wants a res
 uncorrectable error of its memory. No new slice is placed there; slices on it and on other GPUs stay as they are.
 
 Where Slurm itself picks GPUs (shards), and where no GPU is left that takes slices, the node is drained. When
-the GPU can be used again, the next look gives both back. vgpud runs it every two minutes and after each job.
+the GPU can be used again, the next look gives both back. vgpud runs it every two minutes while slices are there,
+after each job, and within five minutes on a node that drained itself.
 
 Exit codes: 0 looked; 1 that was not possible; 2 wrong usage, 78 config.yaml is wrong.`
 
