@@ -202,7 +202,7 @@ func (c *site) wholeGPUs() {
 	var own []string
 	for item := range strings.SplitSeq(values["gres"], ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(item)), ":")
-		if name == "gpu" || name == "shard" || name == "mps" {
+		if (name == "gpu" || name == "shard" || name == "mps") && !slices.Contains(own, "gres/"+name) {
 			own = append(own, "gres/"+name)
 		}
 	}

@@ -151,6 +151,8 @@ var faultySites = map[string]struct {
 		[]string{"gres.conf: DIR/gres.conf:2: Name=gpumem lacks Flags=CountOnly, so every daemon looks for a plugin gres_gpumem.so -> DIR/gres.conf: NodeName=n1 Name=gpumem Count=287542 Flags=CountOnly"}},
 	"twice": {"gres.conf", "Name=gpucores Count=200 Flags=CountOnly", "Name=gpucores Count=200 Flags=CountOnly\nNodeName=n1 Name=gpucores Count=200 Flags=CountOnly",
 		[]string{"gres.conf: DIR/gres.conf:3 and DIR/gres.conf:4: two lines with Name=gpucores are about node n1; Slurm adds them up -> keep one of them"}},
+	"whole GPUs of two types": {"slurm.conf", "Gres=vgpu:20", "Gres=gpu:tesla:2,gpu:kepler:2,mps:400,vgpu:20",
+		[]string{"whole GPUs: DIR/slurm.conf:4: node n1 offers gres/gpu and gres/mps as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice -> slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus"}},
 	"whole GPUs as well": {"slurm.conf", "Gres=vgpu:20", "Gres=gpu:h200:2,vgpu:20",
 		[]string{"whole GPUs: DIR/slurm.conf:4: node n1 offers gres/gpu as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice -> slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus"}},
 	"devices withheld": {"gres.conf", "Name=gpucores", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\nName=gpucores",
