@@ -28,6 +28,7 @@ local function asked(text)
 		local gpus = gpus_of(item)
 		if gpus then
 			found = found or { n = 0, kinds = {}, prefix = gpus.prefix, sep = gpus.sep }
+			found.single = found.n == 0 and gpus.kind and gpus.kind:sub(1, 60) .. ":" .. gpus.n
 			found.n = found.n + gpus.n
 			if gpus.kind then found.kinds[gpus.kind:lower()] = true else found.any = true end
 		end
@@ -55,7 +56,7 @@ local function counts(tab, gpus)
 end
 
 local lists = { "gres", "tres_per_job", "tres_per_socket", "tres_per_task" }
-local options = { gres = "--gres=gpu:%d", tres_per_job = "--gpus=%d", tres_per_socket = "--gpus-per-socket=%d", tres_per_task = "--gpus-per-task=%d" }
+local options = { gres = "--gres=gpu:%s", tres_per_job = "--gpus=%s", tres_per_socket = "--gpus-per-socket=%s", tres_per_task = "--gpus-per-task=%s" }
 
 -- Refuses a list that is too long to be read: Slurm may read it.
 function whole.bound(job_desc, option, bound)
@@ -69,7 +70,7 @@ end
 function whole.option(job_desc)
 	for _, key in ipairs(lists) do
 		local gpus = asked(job_desc[key])
-		if gpus and gpus.n > 0 then return string.format(options[key], gpus.n) end
+		if gpus and gpus.n > 0 then return string.format(options[key], gpus.single or gpus.n) end
 	end
 	local per_gpu = job_desc.ntasks_per_tres
 	if per_gpu and per_gpu > 0 and per_gpu < not_set then return string.format("--ntasks-per-gpu=%d", per_gpu) end

@@ -126,7 +126,8 @@ check("a job of the other is counted", change.gres, "gpu:2,gpumem:81920,gpucores
 accept("another one", { gres = "gpu:2", partition = "split" }, "gres", "gpu:2")
 vgpu = module_of(mixed, "refuse")
 for typed, job in pairs({
-	["--gres=gpu:2"] = { gres = "gres:gpu:h200:2" }, ["--gpus=4"] = { tres_per_job = "gres:gpu:4" }, ["--gpus-per-task=1"] = { tres_per_task = "gres/gpu:1" },
+	["--gres=gpu:h200:2"] = { gres = "gres:gpu:h200:2" }, ["--gres=gpu:l40s.2:1"] = { gres = "gres/gpu:l40s.2:1" },
+	["--gres=gpu:2"] = { gres = "gpu:h200:1,gpu:a100:1" }, ["--gpus=h200:1"] = { tres_per_job = "gres/gpu:h200" }, ["--gpus=4"] = { tres_per_job = "gres:gpu:4" }, ["--gpus-per-task=1"] = { tres_per_task = "gres/gpu:1" },
 	["--gpus-per-socket=1"] = { tres_per_socket = "gres:gpu:1" }, ["--ntasks-per-gpu=2"] = { ntasks_per_tres = 2 },
 }) do
 	refuse("refuse " .. typed, job, "vgpu: " .. typed .. ": here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself")
