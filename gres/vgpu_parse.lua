@@ -24,6 +24,7 @@ local units = { m = 1, mib = 1, mb = 1, k = 1024, g = 1024, gib = 1024, gb = 102
 
 local max_mib = 2 ^ 34 -- the same bound as in internal/request: no node has more
 local max_slices = 4096
+local least_context_mib = 256 -- as in internal/request: fewer are meant as GiB, percent or parts of a GPU, as other sites count shards
 
 -- No pattern sees a longer text of a user's: slurmctld calls this before Slurm's own bounds, with its
 -- locks held. Every pattern takes time in proportion to the text; pattern_steps.lua counts.
@@ -176,6 +177,9 @@ function parse.gres(text, option, shards)
 		end
 	end
 	if got.shard and not got.gpumem then
+		if got.shard < least_context_mib then
+			refuse("%s: a shard is one MiB here, and a CUDA context takes more than %d: write the MiB of the slice, as in shard:3000", got.typed.shard, got.shard)
+		end
 		got.gpumem, got.typed.gpumem, got.shard = got.shard, got.typed.shard, nil
 	end
 	return got

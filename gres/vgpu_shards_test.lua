@@ -86,6 +86,9 @@ refuse("both, by other options", { gres = "gres/shard:10", tres_per_job = "gres/
 refuse("whole GPUs with an option", { tres_per_job = "gres/gpu:1", spank_job_env = options("mem=3000") },
 	"vgpu: --vgpu-mem=3000: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these")
 refuse("shards by task", { tres_per_task = "cpu:1,gres/shard:3000" }, "vgpu: shard per task: shard is counted per node only: use --gres=shard:N")
+refuse("shards of a site that counts tokens", { gres = "gres/shard:1" },
+	"vgpu: --gres=shard:1: a shard is one MiB here, and a CUDA context takes more than 1: write the MiB of the slice, as in shard:3000")
+accept("few, and meant", { gres = "gres/shard:256" }, "vgpu:1,gpumem:256,shard:256")
 refuse("too few", { gres = "vgpu:1,gpumem:3000,shard:10" }, "vgpu: --gres=shard:10: a slice of 3000 MiB and 0 % has shard:3000: leave shard out")
 refuse("two sizes", { gres = "shard:3000", spank_job_env = options("mem=2000") },
 	"vgpu: --vgpu-mem=2000 and --gres=shard:3000 differ: for 1 slice of 2000 MiB write gpumem:2000, or give one of the two")
