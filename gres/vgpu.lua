@@ -343,11 +343,12 @@ local function modify(job_desc, job_rec)
 	local defaults, n = {}, before.vgpu or 1
 	if before.gpumem then defaults.mem = { mib = math.floor(before.gpumem / n) } end
 	if before.gpucores then defaults.cores = math.floor(before.gpucores / n) end
-	settle(got, {}, defaults, function() return got.typed.vgpu end, on)
+	local readable, request, submitted, name = pcall(parse.options, job_rec.spank_job_env)
+	if readable then defaults.gpu = request.gpu or submitted.gpu end -- it still holds, so that a size is a share of these GPUs
+	settle(got, {}, defaults, function(key) return key == "gpu" and name(key) or got.typed.vgpu end, on)
 	if got.gpucores == 0 and (before.gpucores or 0) > 0 then
 		refuse("%s: Slurm goes on counting the gpucores of a job that has them: give another share, or submit the job anew", got.typed.gpucores or got.typed.vgpu)
 	end
-	local readable, request, submitted, name = pcall(parse.options, job_rec.spank_job_env)
 	if readable then -- else the node reads no more of it
 		hold_to_options(got, request, name)
 		got.mem_first = overrides_share(got, request, submitted) or got.typed.gpumem == nil and before.mem_first

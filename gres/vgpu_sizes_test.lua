@@ -91,6 +91,13 @@ check("a change", (function()
 	counts.job_modify(change, { gres = "gres:vgpu:2,gres:gpumem:6000,gres:gpucores:60" }, {}, 1000)
 	return change.gres
 end)(), "vgpu:1,gpumem:71885,gpucores:50")
+check("a change of a job that is held to a type", (function()
+	local change = { gres = "vgpu:half:1" }
+	counts.job_modify(change, { gres = "gres:vgpu:1,gres:gpumem:4096", spank_job_env = { [0] = "VGPU_REQUEST=gpu=a100" } }, {}, 1000)
+	return change.gres
+end)(), "vgpu:1,gpumem:20480,gpucores:50")
+check("a change beyond that type", counts.job_modify({ gres = "vgpu:1,gpumem:50000" }, { gres = "vgpu:1,gpumem:4096", spank_job_env = { [0] = "VGPU_DEFAULTS=gpu=a100" } }, {}, 1000), 2072)
+check("a change beyond that type says", said, "vgpu: Gres=gpumem:50000: no GPU that VGPU_GPU=a100 admits has 50000 MiB: the most is 40960 MiB (a100)")
 check("a change beyond the options", counts.job_modify({ gres = "vgpu:half:1" }, { gres = "vgpu:1,gpumem:3000", spank_job_env = { [0] = "VGPU_REQUEST=mem=3000" } }, {}, 1000), 2072)
 check("a change beyond the options says", said, "vgpu: Gres=vgpu:half:1: the job was submitted with --vgpu-mem=3000, which holds each slice to 3000 MiB: the most is gpumem:3000")
 
