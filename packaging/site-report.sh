@@ -112,7 +112,7 @@ nameless() {
 	for name in "${names[@]}"; do
 		script+=(-e "s/(^|[^[:alnum:]_-])$(sed 's/[][\.*^$/|+?(){}]/\\&/g' <<<"$name")($|[^[:alnum:]_-])/\1HOST\2/g")
 	done
-	sed -E -u -e 's/(GPU|MIG)-[0-9a-fA-F]{8}-[0-9a-fA-F-]+/\1-…/g' -e 's/[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]/PCI/g' -e 's|/home/[^ /]*|/home/USER|g' ${script[@]+"${script[@]}"}
+	sed -E -u -e 's/(GPU|MIG)-[0-9a-fA-F]{8}-[0-9a-fA-F-]+/\1-…/g' -e 's/[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]/PCI/g' -e 's|/home/[^ /]*|/home/USER|g' ${script[@]+"${script[@]}" "${script[@]}"} # twice: two names may stand with one character between them
 }
 
 {

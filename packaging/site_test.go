@@ -16,7 +16,7 @@ import (
 var sitePrograms = map[string]string{
 	"hostname":   "echo secret17.example.org",
 	"slurmd":     "echo slurm 24.11.5",
-	"scontrol":   `case $1 in show) printf 'ClusterName = classified\nSlurmctldHost[0] = hidden1(10.0.0.1)\nSelectType = select/cons_tres\nTaskPlugin = task/cgroup,hidden1\n' ;; *) exit 1 ;; esac`,
+	"scontrol":   `case $1 in show) printf 'ClusterName = classified\nSlurmctldHost[0] = hidden1(10.0.0.1)\nSelectType = select/cons_tres\nTaskPlugin = task/cgroup,hidden1,hidden1\n' ;; *) exit 1 ;; esac`,
 	"systemctl":  "echo systemd 252 on secret17",
 	"nvidia-smi": "echo 'the driver is not loaded' >&2; exit 9",
 	"sacctmgr":   "exit 1",
@@ -44,7 +44,7 @@ func siteReport(t *testing.T, env ...string) string {
 	for _, found := range regexp.MustCompile(`secret17|hidden1|classified|GPU-[0-9a-f]{8}-`).FindAllString(string(out), -1) {
 		t.Errorf("%q is in the report", found)
 	}
-	for _, line := range []string{"kernel: Linux", "Slurm: slurm 24.11.5", "slurm.conf: SelectType = select/cons_tres", "slurm.conf: TaskPlugin = task/cgroup,HOST",
+	for _, line := range []string{"kernel: Linux", "Slurm: slurm 24.11.5", "slurm.conf: SelectType = select/cons_tres", "slurm.conf: TaskPlugin = task/cgroup,HOST,HOST",
 		"GPU: FAILED (9): the driver is not loaded", "end of the report"} {
 		if !strings.Contains(string(out), "\n"+line) {
 			t.Errorf("there is no line %q", line)
