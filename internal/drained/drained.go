@@ -46,10 +46,13 @@ type mark struct {
 // Node drains a node and remembers that. It says false where the node drained already.
 func Node(ctx context.Context, controller slurm.Client, spool rundir.Spool, node string, cause Cause, why string) (bool, error) {
 	m := mark{node, cause, slurm.DrainReason(string(cause) + ": " + why)}
-	done, err := controller.Drain(ctx, node, m.Reason)
-	if err != nil || !done {
+	done, known, err := controller.Drain(ctx, node, m.Reason)
+	if err != nil || !done && !known {
 		return false, err
 	}
+	if _, err := os.Lstat(spool.Drained()); !done && err == nil {
+		return false, nil
+	} // else a run was killed before it could remember
 	data, err := json.Marshal(m)
 	if err == nil {
 		err = os.MkdirAll(string(spool), 0o755)
@@ -58,9 +61,9 @@ func Node(ctx context.Context, controller slurm.Client, spool rundir.Spool, node
 		err = trusted.WriteFile(spool.Drained(), append(data, '\n'), 0o644)
 	}
 	if err != nil { // it is drained, and an administrator has to resume it
-		return true, fmt.Errorf("remember that %s was drained: %w", node, err)
+		return done, fmt.Errorf("remember that %s was drained: %w", node, err)
 	}
-	return true, nil
+	return done, nil
 }
 
 // Resume gives a node back that Node took out for a cause that is gone, if its reason is still the one from then, and returns that.

@@ -44,6 +44,7 @@ func TestANodeIsDrainedOnceAndGivenBackIfTheReasonIsStillOurs(t *testing.T) {
 		{"with a reason from before, and in use", "IDLE", "Reason=was slow [ann@2026-11-27T04:35:08] ", "", drained.GPUsUnknown, "DRAIN RESUME"},
 		{"with another reason by now", "IDLE", "", "Reason=cables [ann@2026-11-27T04:35:08] ", drained.GPUsUnknown, "DRAIN"},
 		{"with ours and more", "IDLE", "", "Reason=vgpu: the node.s GPUs are not known: so: and cables [ann@2026-11-27T04:35:08] ", drained.GPUsUnknown, "DRAIN"},
+		{"by one that was killed before it could remember", "IDLE+DRAIN", "Reason=vgpu: the node.s GPUs are not known: so [root@2026-11-27T04:35:08] ", "", drained.GPUsUnknown, "RESUME"},
 		{"for another cause", "IDLE", "", "", drained.ConfigUnknown, "DRAIN"},
 	} {
 		dir := t.TempDir()

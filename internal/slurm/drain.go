@@ -46,21 +46,22 @@ func (c Client) drained(ctx context.Context, node string) (drains bool, reason s
 	return slices.Contains(states, "DRAIN"), reason, err
 }
 
-// Drain has a node take no more jobs. One that drains already is left alone, whatever for.
-func (c Client) Drain(ctx context.Context, node, reason string) (done bool, err error) {
+// Drain has a node take no more jobs. One that drains already is left alone; known: it does for this very reason.
+func (c Client) Drain(ctx context.Context, node, reason string) (done, known bool, err error) {
+	reason = DrainReason(reason)
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
-		drains, _, err := c.drained(ctx, node)
-		if err != nil || drains {
+		drains, now, err := c.drained(ctx, node)
+		if known = drains && now == reason; err != nil || drains {
 			return err
 		}
 		done = true
-		_, err = run(ctx, c.Scontrol, "update", "NodeName="+node, "State=DRAIN", "Reason="+DrainReason(reason))
+		_, err = run(ctx, c.Scontrol, "update", "NodeName="+node, "State=DRAIN", "Reason="+reason)
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("drain %s: %w", node, err)
+		return false, false, fmt.Errorf("drain %s: %w", node, err)
 	}
-	return done, nil
+	return done, known, nil
 }
 
 // Resume undoes Drain if the reason is still the one that was given there. It asks once.
