@@ -21,7 +21,7 @@ func Renew(inv, seen device.Inventory, now time.Time) (renewed device.Inventory,
 		gpu := &inv.GPUs[i]
 		before := *gpu
 		switch is, listed := seen.ByUUID(gpu.UUID); {
-		case listed && is.Lost == "" && gpu.MemMiB == 0: // lost as the inventory was written, and its size is not known
+		case gpu.MemMiB == 0 && (!listed || is.Lost == ""): // lost as the inventory was written, which does not know its size
 		case listed:
 			gpu.Lost = is.Lost
 		default:

@@ -34,6 +34,7 @@ func TestAFailedGPUIsNotedWhereItIs(t *testing.T) {
 		{"for another reason by now", of(failed(a, "reset", 3), b), of(lost, b), of(failed(a, lost.Lost, 3), b), []device.GPU{failed(a, lost.Lost, 3)}, false},
 		{"it is back", of(failed(a, lost.Lost, 3), b), of(a, b), of(a, b), []device.GPU{a}, false},
 		{"lost from the beginning", of(lost, b), of(lost, b), of(lost, b), nil, false},
+		{"lost from the beginning, and back", of(lost, b), of(a, b), of(lost, b), nil, true},
 		{"of no size from the beginning", of(device.GPU{UUID: "GPU-a", Lost: "memory"}, b), of(a, b), of(device.GPU{UUID: "GPU-a", Lost: "memory"}, b), nil, true},
 		{"another one", of(a), of(a, b), of(a), nil, true},
 		{"of another size", of(a, b), of(device.GPU{UUID: "GPU-a", Minor: 1, PCIBusID: "1", MemMiB: 2000}, b), of(a, b), nil, true},
