@@ -122,7 +122,8 @@ func TestWithoutGPUInGresTypesTheScriptIsNotAsked(t *testing.T) {
 	begin(t)
 	folder := openDir(t)
 	text := ok(t, root, "cat "+c.Home.Path("etc", "slurm.conf")).Stdout
-	if err := os.WriteFile(filepath.Join(folder, "slurm.conf"), []byte(strings.Replace(text, "GresTypes=gpu,", "GresTypes=", 1)), 0o644); err != nil {
+	without := strings.NewReplacer("GresTypes=gpu,shard,", "GresTypes=", "GresTypes=gpu,", "GresTypes=") // shard needs gpu
+	if err := os.WriteFile(filepath.Join(folder, "slurm.conf"), []byte(without.Replace(text)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, root, "cp "+c.Home.Path("etc", "cli_filter.lua")+" "+folder+"; chmod 755 "+folder)
