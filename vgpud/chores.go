@@ -120,6 +120,7 @@ func (r *running) goOn() {
 		return
 	}
 	empty, last := true, time.Now()
+	jobEnded := false
 	due := time.Time{} // never
 	sooner := func(in time.Duration) {
 		if at := time.Now().Add(in); due.IsZero() || at.Before(due) {
@@ -141,12 +142,13 @@ func (r *running) goOn() {
 			}
 			continue
 		case <-r.soon:
+			jobEnded = true
 			sooner(soonAfter)
 			continue
 		case <-comes:
 		}
-		if since := time.Since(last); r.isNeeded == nil || r.isNeeded(r.n, empty, since) {
-			last = time.Now()
+		if since := time.Since(last); jobEnded || r.isNeeded == nil || r.isNeeded(r.n, empty, since) {
+			jobEnded, last = false, time.Now()
 			r.note(r.do())
 		} else {
 			r.mark(nil)

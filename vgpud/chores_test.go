@@ -180,6 +180,11 @@ func TestAnAuditComesAfterEachJob(t *testing.T) {
 	}
 	d.hold(7)
 	d.await("an audit", func() bool { return len(d.noted("audit")) > 0 })
+	d.await("a look at the GPUs", func() bool { return len(d.noted("health")) > 0 })
+	// A GPU that has failed would be given to the next job, also where each job leaves the node empty.
+	looks := len(d.noted("health"))
+	d.hold(8)
+	d.await("a look at the GPUs of an empty node", func() bool { return len(d.noted("health")) > looks })
 }
 
 // Each has the rights that its work needs, and jobs come before it.
