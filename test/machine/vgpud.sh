@@ -103,7 +103,7 @@ is_removed_over_a_frozen_step() {
 	[[ ! $(both) ]] || { echo "it runs on"; return 1; }
 	dpkg -i packages/*.deb && systemctl enable --now "$vgpud" slurm-vgpu-inventory.service && runs && ended "$job" && node_is idle
 }
-# The services that have mounts of their own see what a prolog mounted and vgpud counts there: each is begun anew. So does the answer to a scrape.
+# The services go on from job to job, and see what a prolog mounts later and vgpud counts there. So does the answer to a scrape.
 services_see_pages() {
 	local metrics=/var/lib/prometheus/node-exporter/slurm_vgpu.prom
 	mkdir -p "${metrics%/*}"
